@@ -1,0 +1,9 @@
+"""SReLU, the S-shaped rectified linear unit, for PyTorch: per channel, fused, right everywhere."""
+
+from .functional import srelu
+from .module import LazySReLU, SReLU
+from .ops.backends import backends, use_backend
+
+__version__ = "0.1.0"
+
+__all__ = ["LazySReLU", "SReLU", "__version__", "backends", "srelu", "use_backend"]

@@ -1,0 +1,113 @@
+"""SReLU as a function: checks its arguments, then picks the road."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.jit import is_tracing  # type: ignore[attr-defined]
+from torch.overrides import handle_torch_function, has_torch_function
+
+from .ops import reference, registration
+
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+
+
+def srelu(
+    x: Tensor,
+    t_r: Tensor,
+    a_r: Tensor,
+    t_l: Tensor,
+    a_l: Tensor,
+    dim: int = 1,
+    *,
+    frozen: bool = False,
+) -> Tensor:
+    """The S-shaped rectified linear unit, with parameters per channel.
+
+        h(x) = x + (a_r - 1) * max(x - t_r, 0) + (1 - a_l) * max(t_l - x, 0)
+
+    that is slope ``a_r`` right of ``t_r``, slope ``a_l`` left of ``t_l``, the identity between.
+
+    Args:
+        x: Input of any shape; float64, float32, bfloat16 or float16.
+        t_r: Right threshold, one per channel: a 1-D tensor as long as ``x.shape[dim]``. Length 1
+            means that all channels share it (then ``x`` may have any rank, 0 included).
+        a_r: Slope beyond the right threshold, as long as ``t_r``.
+        t_l: Left threshold, as long as ``t_r``.
+        a_l: Slope beyond the left threshold, as long as ``t_r``.
+        dim: The channel dimension of ``x``.
+        frozen: The gradients of the four parameters are zeros, and cost nothing.
+
+    Returns:
+        A tensor with the shape, dtype and memory layout of ``x``.
+
+    Example:
+        >>> import torch
+        >>> from torch_srelu.functional import srelu
+        >>> x = torch.tensor([[-2.0, 0.5, 3.0]])
+        >>> one = torch.ones(3)
+        >>> srelu(x, t_r=one, a_r=0.5 * one, t_l=-one, a_l=0.1 * one)
+        tensor([[-1.1000,  0.5000,  2.0000]])
+    """
+    tensors = (x, t_r, a_r, t_l, a_l)
+    if has_torch_function(tensors):
+        return handle_torch_function(srelu, tensors, *tensors, dim=dim, frozen=frozen)
+    check(x, t_r, a_r, t_l, a_l, dim)
+    if torch.compiler.is_exporting() or is_tracing() or registration.transformed():
+        if frozen:
+            t_r, a_r, t_l, a_l = (p.detach() for p in tensors[1:])
+        return reference.srelu(x, t_r, a_r, t_l, a_l, dim)
+    if torch.compiler.is_compiling() or _intercepted(x, t_r):
+        return registration.srelu(*tensors, dim, frozen)
+    return registration.Fused.apply(*tensors, dim, frozen)  # type: ignore[return-value]
+
+
+def _intercepted(x: Tensor, t_r: Tensor) -> bool:
+    """Whether a dispatch mode, a tensor subclass or a device without memory needs an operator."""
+    ordinary = x.device.type in ("cpu", "cuda") and type(x) in _ORDINARY and type(t_r) in _ORDINARY
+    return not ordinary or torch._C._len_torch_dispatch_stack() > 0
+
+
+_ORDINARY = (Tensor, torch.nn.Parameter)
+
+
+def check(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: int) -> None:
+    """Raises TypeError or ValueError, before anything is computed, if the arguments do not fit."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x must be a tensor, got {type(x).__name__}")
+    if x.dtype not in DTYPES:
+        raise TypeError(
+            f"x must be float64, float32, bfloat16 or float16, got {x.dtype}; convert it first"
+        )
+    for name, p in (("t_r", t_r), ("a_r", a_r), ("t_l", t_l), ("a_l", a_l)):
+        if not isinstance(p, Tensor):
+            raise TypeError(f"{name} must be a 1-D tensor, got {type(p).__name__}")
+        if p.dtype not in DTYPES:
+            raise TypeError(f"{name} must be a floating-point tensor, got {p.dtype}")
+        if p.dim() != 1:
+            raise ValueError(
+                f"{name} must be 1-D, one value per channel, got shape {tuple(p.shape)}"
+            )
+        if p.shape != t_r.shape:
+            raise ValueError(
+                f"{name} has {p.shape[0]} values but t_r has {t_r.shape[0]}: "
+                "all four parameters must be equally long"
+            )
+        if p.device != x.device:
+            raise ValueError(f"{name} is on {p.device} but x is on {x.device}: move one of them")
+    if not isinstance(dim, int):
+        raise TypeError(f"dim must be an int, got {type(dim).__name__}")
+    if t_r.shape[0] == 1:
+        return  # one value for all channels: any rank, any dim
+    if not -x.dim() <= dim < x.dim():
+        raise ValueError(
+            f"dim={dim} does not exist in x of shape {tuple(x.shape)}; "
+            f"with {t_r.shape[0]} channels, expected {-x.dim()} <= dim < {x.dim()}"
+            if x.dim()
+            else f"x is a scalar, so it has no dim={dim} for {t_r.shape[0]} channels"
+        )
+    if x.shape[dim] != t_r.shape[0]:
+        raise ValueError(
+            f"x has {x.shape[dim]} channels in dim={dim} (shape {tuple(x.shape)}) "
+            f"but the parameters are for {t_r.shape[0]}"
+        )

@@ -1,0 +1,1 @@
+"""SReLU as an operator: one definition (`reference`), three executions, one registration."""

@@ -1,0 +1,109 @@
+"""Which execution runs where, and why."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import warnings
+from collections.abc import Iterator
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+from . import cpu
+
+NAMES = ("reference", "cpu", "triton")
+
+_forced: str | None = None
+
+
+def backends() -> dict[str, str]:
+    """What computes SReLU on each kind of device here, and why.
+
+    Example:
+        >>> import torch_srelu
+        >>> sorted(torch_srelu.backends())
+        ['cpu', 'cuda', 'other']
+    """
+    table = {"other": "reference (plain torch): there is no kernel for other devices"}
+    reason = cpu.why_not()
+    table["cpu"] = (
+        f"native ({cpu.isa()}; float32, float64, bfloat16; {torch.get_num_threads()} threads)"
+        if reason is None
+        else f"reference (plain torch): {reason}"
+    )
+    reason = _no_triton()
+    if not torch.cuda.is_available():
+        table["cuda"] = "none: torch sees no CUDA device"
+    else:
+        table["cuda"] = "triton" if reason is None else f"reference (plain torch): {reason}"
+    if _forced is not None:
+        table = {device: f"{_forced}: forced by use_backend" for device in table}
+    return table
+
+
+@contextlib.contextmanager
+def use_backend(name: str) -> Iterator[None]:
+    """Compute with one execution, "reference", "cpu" or "triton", inside this context.
+
+    For comparisons and tests: the choice is made for you otherwise. "triton" takes CPU tensors only
+    under Triton's interpreter (``TRITON_INTERPRET=1``).
+
+    Example:
+        >>> import torch_srelu
+        >>> with torch_srelu.use_backend("reference"):
+        ...     torch_srelu.backends()["cpu"]
+        'reference: forced by use_backend'
+    """
+    global _forced
+    if name not in NAMES:
+        raise ValueError(f"backend must be one of {', '.join(NAMES)}, got {name!r}")
+    reason = cpu.why_not() if name == "cpu" else _no_triton() if name == "triton" else None
+    if reason is not None:
+        raise RuntimeError(f"the backend {name!r} cannot be used here: {reason}")
+    before, _forced = _forced, name
+    try:
+        yield
+    finally:
+        _forced = before
+
+
+def kernels(x: Tensor) -> ModuleType | None:
+    """The module whose ``forward`` and ``backward`` compute SReLU of ``x``; None: the reference."""
+    if _forced is not None:
+        return {"reference": None, "cpu": cpu, "triton": _triton()}[_forced]
+    device = x.device.type
+    if device == "cuda":
+        return _triton() if _no_triton() is None else _notice(_no_triton())
+    if device == "cpu" and x.dtype in cpu.DTYPES:
+        return cpu if cpu.why_not() is None else _notice(cpu.why_not())
+    return None
+
+
+@functools.cache
+def _no_triton() -> str | None:
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed; run: pip install triton"
+    return None
+
+
+@functools.cache
+def _triton() -> ModuleType | None:
+    if _no_triton() is not None:
+        return None
+    from . import triton  # late: importing torch_srelu must not import Triton
+
+    return triton
+
+
+@functools.cache
+def _notice(reason: str | None) -> None:
+    """Says once, clearly, that a device runs on the reference."""
+    warnings.warn(
+        f"torch_srelu runs on its plain-torch reference, which is right but slow: {reason}. "
+        "torch_srelu.backends() shows what is in use.",
+        RuntimeWarning,
+        stacklevel=2,
+    )

@@ -1,0 +1,115 @@
+"""The native CPU execution: ``native/srelu.c``, compiled at install and called through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from .layout import View
+from .reference import compute_dtype
+
+ISAS = ("portable", "avx2", "avx512")
+DTYPES = (torch.float32, torch.float64, torch.bfloat16)  # in the order of the C tables
+
+_isa: str | None = None  # None: the best that this machine has
+
+
+@functools.cache
+def _library() -> ctypes.CDLL | OSError:
+    """The compiled kernels, or the reason why there are none."""
+    folder = Path(__file__).parent
+    found = sorted(p for p in folder.glob("_native.*") if p.suffix in {".so", ".pyd", ".dylib"})
+    if not found:
+        return OSError(
+            "the native CPU kernels were not compiled (no C compiler at install, or run without an "
+            "install); with a compiler at hand: pip install --force-reinstall --no-deps torch-srelu"
+        )
+    try:
+        library = ctypes.CDLL(str(found[0]))
+    except OSError as error:
+        return OSError(f"the native CPU kernels in {found[0].name} could not be loaded: {error}")
+    pointer, size = ctypes.c_void_p, ctypes.c_int64
+    head, shape = [ctypes.c_int] * 3, [size] * 3
+    library.srelu_forward.argtypes = [*head, *[pointer] * 3, *shape]
+    library.srelu_backward.argtypes = [*head, *[pointer] * 5, *shape]
+    return library
+
+
+def why_not() -> str | None:
+    """Why the native kernels cannot be used here; None if they can."""
+    library = _library()
+    return str(library) if isinstance(library, OSError) else None
+
+
+def isas() -> tuple[str, ...]:
+    """The instruction sets that this machine can run, the best last."""
+    library = _library()
+    return () if isinstance(library, OSError) else ISAS[: library.srelu_best_isa() + 1]
+
+
+def set_isa(name: str | None) -> None:
+    """Use one of `isas` instead of the best (None). For tests and benchmarks."""
+    global _isa
+    if name is not None and name not in isas():
+        raise ValueError(f"isa must be one of {', '.join(isas())} on this machine, got {name!r}")
+    _isa = name
+
+
+def isa() -> str:
+    """The instruction set in use."""
+    return _isa or isas()[-1]
+
+
+def forward(x: Tensor, params: Sequence[Tensor], view: View) -> Tensor:
+    """SReLU of the dense tensor ``x``."""
+    y = torch.empty_like(x)
+    # `native` must live until the call returns: the C side sees only its addresses.
+    native = _in_dtype(params, compute_dtype(x))
+    _call("srelu_forward", x, x.data_ptr(), y.data_ptr(), _addresses(native), *view)
+    return y
+
+
+def backward(
+    grad: Tensor,
+    x: Tensor,
+    params: Sequence[Tensor],
+    view: View,
+    need_input: bool,
+    need_params: bool,
+) -> tuple[Tensor | None, list[Tensor] | None]:
+    """Gradients for the dense ``x`` (``grad`` has its layout) and for the four parameters."""
+    native = _in_dtype(params, compute_dtype(x))
+    grad_x = torch.empty_like(x) if need_input else None
+    grads = [torch.empty_like(p) for p in native] if need_params else None
+    _call(
+        "srelu_backward",
+        x,
+        grad.data_ptr(),
+        x.data_ptr(),
+        None if grad_x is None else grad_x.data_ptr(),
+        _addresses(native),
+        None if grads is None else _addresses(grads),
+        *view,
+    )
+    return grad_x, grads and [g.to(p.dtype) for g, p in zip(grads, params, strict=True)]
+
+
+def _call(function: str, x: Tensor, *arguments) -> None:
+    library = _library()
+    assert not isinstance(library, OSError), library
+    head = (ISAS.index(isa()), DTYPES.index(x.dtype), torch.get_num_threads())
+    if getattr(library, function)(*head, *arguments) != 0:
+        raise MemoryError("SReLU on the CPU: no memory left for its table of parameters")
+
+
+def _in_dtype(params: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
+    return [p.detach().to(dtype).contiguous() for p in params]
+
+
+def _addresses(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:
+    return (ctypes.c_void_p * len(tensors))(*(t.data_ptr() for t in tensors))

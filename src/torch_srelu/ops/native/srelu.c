@@ -1,0 +1,163 @@
+/* SReLU on the CPU: forward, and a fused backward with deterministic parameter gradients.
+ *
+ * Tensors arrive as (outer, C, inner) in memory order (ops/layout.py); the definition, with the
+ * table of slopes and intercepts, is ops/reference.py. Plain C: no Python, no torch headers.
+ * The loops in srelu_kernels.h are compiled once for every dtype and instruction set; threads come
+ * from the OpenMP runtime that torch has loaded already.
+ *
+ * Parameter gradients are summed in two stages. The tensor is cut into chunks whose number depends
+ * on its shape alone; each chunk sums into its own slot, and the slots are added in order. So the
+ * result does not depend on the number of threads or on which of them was first.
+ */
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MIN_CHUNK = 8192, /* elements: below this a thread costs more than it saves */
+    MAX_CHUNKS = 256,
+    SLOT_SHARE = 16, /* a chunk has at least so many elements for every sum it keeps */
+    BLOCK = 1024,    /* elements: the second look at a block finds it in the first-level cache */
+    SHORT_RUN = 64,  /* below this, runs are treated as columns */
+    MIN_WIDTH = 256, /* columns: narrower rows are repeated to give the vector loop some length */
+    FLUSH = 256      /* rows that are summed in A before the sum moves on to double */
+};
+
+/* One channel: its parameters, and the two intercepts that follow from them. */
+#define CHANNEL_OF(A) struct { A t_r, a_r, t_l, a_l, i_r, i_l; }
+
+static inline float from_bf16(uint16_t h)
+{
+    uint32_t bits = (uint32_t)h << 16;
+    float f;
+    memcpy(&f, &bits, 4);
+    return f;
+}
+
+static inline uint16_t to_bf16(float f) /* round to nearest even; NaN stays NaN */
+{
+    uint32_t bits;
+    memcpy(&bits, &f, 4);
+    uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    uint32_t quiet = (bits >> 16) | 0x40;
+    return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? quiet : rounded);
+}
+
+static inline int64_t at_most(int64_t value, int64_t limit) { return value < limit ? value : limit; }
+static inline int64_t at_least(int64_t value, int64_t limit) { return value > limit ? value : limit; }
+
+/* ---- threads ---- */
+
+/* An OpenMP pool does not survive fork: a parallel region in the child would wait for ever. */
+static int forked;
+static void after_fork_in_child(void) { forked = 1; }
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, after_fork_in_child);
+}
+
+/* The number of chunks of n elements, where each keeps `sums` partial sums. */
+static int64_t count_chunks(int64_t n, int64_t sums)
+{
+    return at_least(1, at_most(at_most(MAX_CHUNKS, n / MIN_CHUNK), n / (SLOT_SHARE * sums)));
+}
+
+static int usable_threads(int wanted, int64_t chunks)
+{
+    return forked ? 1 : (int)at_least(1, at_most(wanted, chunks));
+}
+
+/* ---- the kernels, once for every instruction set ---- */
+
+#define JOIN_(a, b, c) a##_##b##_##c
+#define JOIN(a, b, c) JOIN_(a, b, c)
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define HAVE_X86 1
+#else
+#define HAVE_X86 0
+#endif
+
+#define ISA portable
+#include "srelu_dtypes.h"
+#undef ISA
+
+#if HAVE_X86
+#define ISA avx2
+#ifdef __clang__
+#pragma clang attribute push(__attribute__((target("avx2"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2")
+#endif
+#include "srelu_dtypes.h"
+#ifdef __clang__
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#undef ISA
+
+#define ISA avx512
+#ifdef __clang__
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")
+#endif
+#include "srelu_dtypes.h"
+#ifdef __clang__
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#undef ISA
+#endif
+
+/* ---- what Python calls (ops/cpu.py) ---- */
+
+typedef int forward_fn(const void *, void *, const void *const *, int64_t, int64_t, int64_t, int);
+typedef int backward_fn(const void *, const void *, void *, const void *const *, void *const *,
+                        int64_t, int64_t, int64_t, int);
+
+#define ROW(kind, isa) { kind##_##isa##_float32, kind##_##isa##_float64, kind##_##isa##_bfloat16 }
+#if HAVE_X86
+#define TABLE_OF(kind) { ROW(kind, portable), ROW(kind, avx2), ROW(kind, avx512) }
+#else
+#define TABLE_OF(kind) { ROW(kind, portable) }
+#endif
+static forward_fn *const forward_table[][3] = TABLE_OF(forward);
+static backward_fn *const backward_table[][3] = TABLE_OF(backward);
+
+/* The best instruction set of this machine: 0 portable, 1 AVX2, 2 AVX-512. */
+int srelu_best_isa(void)
+{
+#if HAVE_X86
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        return 2;
+    if (__builtin_cpu_supports("avx2"))
+        return 1;
+#endif
+    return 0;
+}
+
+/* dtype: 0 float32, 1 float64, 2 bfloat16. params: t_r, a_r, t_l, a_l, each C long, in the dtype of
+ * the arithmetic. Both return 0, or 1 where scratch memory could not be had. */
+int srelu_forward(int isa, int dtype, int threads, const void *x, void *y, const void *const *params,
+                  int64_t outer, int64_t channels, int64_t inner)
+{
+    return forward_table[isa][dtype](x, y, params, outer, channels, inner, threads);
+}
+
+/* grad_x or grad_params may be NULL: then they are not computed. */
+int srelu_backward(int isa, int dtype, int threads, const void *grad, const void *x, void *grad_x,
+                   const void *const *params, void *const *grad_params, int64_t outer,
+                   int64_t channels, int64_t inner)
+{
+    return backward_table[isa][dtype](grad, x, grad_x, params, grad_params, outer, channels, inner,
+                                      threads);
+}

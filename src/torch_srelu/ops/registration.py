@@ -1,0 +1,197 @@
+"""SReLU as PyTorch operators: ``torch.ops.torch_srelu.srelu`` and its differentiable backward.
+
+Two doors lead to the same kernels. Eager calls on ordinary tensors go through `Fused`, an
+autograd.Function, because it costs the host a quarter of what a custom operator does. Everything
+that traces or intercepts (torch.compile, fake tensors, dispatch modes) goes through the operators.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from . import backends, layout, reference
+
+Gradients = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]
+
+
+def transformed() -> bool:
+    """Whether forward-mode AD or a torch.func transform is at work.
+
+    Neither can see into a custom operator (forward-mode would give zeros without a word), so they
+    get the reference, which is made of operators that they know. Dynamo evaluates this while
+    tracing, so it holds inside torch.compile too.
+    """
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+# ---- the work, on real tensors ----
+
+
+def compute(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: int) -> Tensor:
+    """SReLU by whichever execution serves ``x``."""
+    kernels = backends.kernels(x)
+    if kernels is None or x.numel() == 0:
+        return layout.like(reference.srelu(x, t_r, a_r, t_l, a_l, dim), layout.densify(x))
+    x = layout.densify(x)
+    return kernels.forward(x, (t_r, a_r, t_l, a_l), _view(x, t_r, dim))
+
+
+def compute_backward(
+    grad: Tensor,
+    x: Tensor,
+    t_r: Tensor,
+    a_r: Tensor,
+    t_l: Tensor,
+    a_l: Tensor,
+    dim: int,
+    need_input: bool,
+    need_params: bool,
+) -> Gradients:
+    """The gradients that are needed, by whichever execution serves ``x``; None for the others."""
+    params = (t_r, a_r, t_l, a_l)
+    kernels = backends.kernels(x)
+    x = layout.densify(x)
+    if kernels is None or x.numel() == 0:
+        grad_x, *grads = reference.srelu_backward(grad, x, *params, dim)
+        grad_x = layout.like(grad_x, x)
+        return (grad_x if need_input else None, *(grads if need_params else [None] * 4))  # type: ignore[return-value]
+    view = _view(x, t_r, dim)
+    grad_x, grads = kernels.backward(layout.like(grad, x), x, params, view, need_input, need_params)
+    return (grad_x, *(grads or [None] * 4))  # type: ignore[return-value]
+
+
+def _view(x: Tensor, t_r: Tensor, dim: int) -> layout.View:
+    view = layout.view(x, t_r.shape[0], dim)
+    assert view is not None, "densify left gaps"
+    return view
+
+
+# ---- eager ----
+
+
+class Fused(torch.autograd.Function):
+    """SReLU of ordinary tensors. Keeps the input, and nothing else of its size, for backward."""
+
+    @staticmethod
+    def forward(ctx, x, t_r, a_r, t_l, a_l, dim, frozen):
+        ctx.save_for_backward(x, t_r, a_r, t_l, a_l)
+        ctx.dim, ctx.frozen = dim, frozen
+        return compute(x, t_r, a_r, t_l, a_l, dim)
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[override]
+        if torch.is_grad_enabled():
+            return _backward(ctx, grad, srelu_backward)
+        if not torch._C._has_storage(grad):
+            # A batch of gradients in disguise (torch.autograd.grad with is_grads_batched): that
+            # vmap is not torch.func's, and only operators that torch knows can see through it.
+            return _backward(ctx, grad, lambda *args: reference.srelu_backward(*args[:-2]))
+        return _backward(ctx, grad, compute_backward)
+
+
+def _backward(ctx, grad: Tensor, function) -> tuple[Tensor | None, ...]:
+    """What autograd wants from SReLU: a gradient for every argument that needs one, else None."""
+    x, *params = ctx.saved_tensors
+    need_input, *need_params = ctx.needs_input_grad[:5]
+    if ctx.frozen:
+        # Zeros, not None: optimizers, DDP and gradient clipping then see parameters that rest.
+        pairs = zip(params, need_params, strict=True)
+        grads = [torch.zeros_like(p) if need else None for p, need in pairs]
+        if not need_input:
+            return (None, *grads, None, None)
+        grad_x = function(grad, x, *(p.detach() for p in params), ctx.dim, True, False)[0]
+        return (grad_x, *grads, None, None)
+    grads = function(grad, x, *params, ctx.dim, need_input, any(need_params))
+    needed = zip(grads, (need_input, *need_params), strict=True)
+    return (*(g if need else None for g, need in needed), None, None)
+
+
+# ---- the operators ----
+
+
+@torch.library.custom_op("torch_srelu::srelu", mutates_args=())
+def srelu(
+    x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: int, frozen: bool
+) -> Tensor:
+    return compute(x, t_r, a_r, t_l, a_l, dim)
+
+
+@srelu.register_fake
+def _(x, t_r, a_r, t_l, a_l, dim, frozen):
+    return torch.empty_like(x)
+
+
+@torch.library.custom_op("torch_srelu::srelu_backward", mutates_args=())
+def srelu_backward(
+    grad: Tensor,
+    x: Tensor,
+    t_r: Tensor,
+    a_r: Tensor,
+    t_l: Tensor,
+    a_l: Tensor,
+    dim: int,
+    need_input: bool,
+    need_params: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    grads = compute_backward(grad, x, t_r, a_r, t_l, a_l, dim, need_input, need_params)
+    # An operator cannot return None: what is not needed is an empty tensor.
+    return tuple(x.new_empty(0) if g is None else g for g in grads)  # type: ignore[return-value]
+
+
+@srelu_backward.register_fake
+def _(grad, x, t_r, a_r, t_l, a_l, dim, need_input, need_params):
+    grad_x = torch.empty_like(x) if need_input else x.new_empty(0)
+    params = (t_r, a_r, t_l, a_l)
+    return (grad_x, *(torch.empty_like(p) if need_params else x.new_empty(0) for p in params))
+
+
+def _keep(ctx, inputs, output):
+    *tensors, ctx.dim, ctx.frozen = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def _autograd(ctx, grad):
+    return _backward(ctx, grad, srelu_backward)
+
+
+def _keep_backward(ctx, inputs, output):
+    *tensors, ctx.dim, ctx.need_input, ctx.need_params = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def _autograd_backward(ctx, *cotangents):
+    grad, x, *params = ctx.saved_tensors
+    t_r, a_r, t_l, a_l = params
+    needed = (ctx.need_input, *[ctx.need_params] * 4)
+    filled = tuple(
+        u if need and u is not None else torch.zeros_like(t)
+        for u, need, t in zip(cotangents, needed, (x, *params), strict=True)
+    )
+    grads = reference.srelu_double_backward(filled, grad, x, t_r, a_r, t_l, a_l, ctx.dim)  # type: ignore[arg-type]
+    return (*grads, None, None, None)
+
+
+srelu.register_autograd(_autograd, setup_context=_keep)
+srelu_backward.register_autograd(_autograd_backward, setup_context=_keep_backward)
+
+
+def _vmap(function, tensors: int):
+    """The batching rule of an operator: the reference takes over, made of operators that batch.
+
+    The operator's first ``tensors`` arguments are tensors, the next is ``dim``.
+    """
+
+    def rule(info, in_dims, *args):
+        def one(*batch):
+            return function(*batch, args[tensors])
+
+        out = torch.vmap(one, in_dims[:tensors], randomness=info.randomness)(*args[:tensors])
+        return out, (0,) * len(out) if isinstance(out, tuple) else 0
+
+    return rule
+
+
+srelu.register_vmap(_vmap(reference.srelu, 5))
+srelu_backward.register_vmap(_vmap(reference.srelu_backward, 6))
