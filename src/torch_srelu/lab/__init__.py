@@ -1,0 +1,1 @@
+"""The laboratory: activations compared under one protocol. Needs the extra ``[lab]``."""
