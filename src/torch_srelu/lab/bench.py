@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -50,7 +50,7 @@ class Job:
     function: Callable[[Tensor], Tensor]
     x: Tensor
     grad: Tensor
-    params: list[Tensor]
+    params: Sequence[Tensor]
 
     def forward(self) -> None:
         self.function(self.x)
@@ -72,12 +72,15 @@ class Timing(NamedTuple):
     rounds: int
 
 
+Provider = tuple[Callable[[Tensor], Tensor], Sequence[Tensor]]
+
+
 def _prelu(channels: int, case: Case, device: str):
     weight = torch.full((channels,), 0.25, dtype=case.dtype, device=device, requires_grad=True)
     return partial(F.prelu, weight=weight), [weight]
 
 
-def _srelu(channels: int, device: str, form: str):
+def _srelu(channels: int, device: str, form: str) -> Provider:
     unit = SReLU(channels, t_r=0.5, a_r=0.7, t_l=-0.5, a_l=0.1, device=device)
     params = list(unit.parameters())
     if form == "fused":

@@ -18,7 +18,11 @@ Slow where: runs whose length is no multiple of 16 cannot be read in wide vector
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 import triton
@@ -26,142 +30,231 @@ import triton.language as tl
 from torch import Tensor
 
 from .layout import View
+from .reference import compute_dtype
 
-FORWARD_TILE, FORWARD_WARPS = 2048, 4  # elements of one program, and the warps that share them
-BACKWARD_TILE, BACKWARD_WARPS = 2048, 4  # likewise, for one step of a program's loop
-BACKWARD_PROGRAMS = 132 * 16  # at most so many in all: each leaves partial sums behind
-COLUMN_WIDTH = 128  # a block of columns: wide enough to coalesce, narrow enough to waste little
-SHORT_RUN = 256  # shorter runs, and those that cannot be read in wide vectors, are columns
+SHORT_RUN = 32  # shorter runs, and those that cannot be read in wide vectors, are columns
+
+
+class Shape(NamedTuple):
+    """How a kernel cuts its work: a fixed rule, no search at run time."""
+
+    tile: int  # elements of one step of a program
+    warps: int
+    width: int  # columns of a tile, at most
+    vector: int  # neighbouring columns that one thread reads together, at most
+    programs: int  # at most so many programs; each goes through its share step by step
+
+
+def forward_shape(view: View, dtype: torch.dtype) -> Shape:
+    """The cut of the forward pass."""
+    small = math.prod(view) < 2**22
+    tile, warps = (2048, 4) if small or (dtype.itemsize < 4 and view.inner == 1) else (4096, 8)
+    programs = 132 * 64 if view.inner < SHORT_RUN else 1 << 30
+    return Shape(tile, warps, width=64, vector=4, programs=programs)
+
+
+def backward_shape(view: View, dtype: torch.dtype) -> Shape:
+    """The cut of the backward pass."""
+    if view.channels > 1 and view.inner < SHORT_RUN:
+        return Shape(tile=2048, warps=4, width=64, vector=4, programs=132 * 4)
+    return Shape(tile=1024, warps=4, width=64, vector=4, programs=132 * 32)
+
+
+# ---- the function ----
 
 
 @triton.jit
-def _slope(right, left, a_r, a_l):
-    return tl.where(left, tl.where(right, a_l + (a_r - 1), a_l), tl.where(right, a_r, 1.0))
+def _load(t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, c, mask, COMPUTE: tl.constexpr):
+    t_r = tl.load(t_r_ptr + c, mask=mask, other=0).to(COMPUTE)
+    a_r = tl.load(a_r_ptr + c, mask=mask, other=0).to(COMPUTE)
+    t_l = tl.load(t_l_ptr + c, mask=mask, other=0).to(COMPUTE)
+    a_l = tl.load(a_l_ptr + c, mask=mask, other=0).to(COMPUTE)
+    return t_r, a_r, t_l, a_l
 
 
 @triton.jit
 def _value(x, t_r, a_r, t_l, a_l):
-    right, left = x >= t_r, x <= t_l
+    """SReLU by region. What depends on the channel alone stays outside of the caller's loop."""
     i_r, i_l = t_r * (1 - a_r), t_l * (1 - a_l)
-    slope = _slope(right, left, a_r, a_l)
-    intercept = tl.where(left, tl.where(right, i_r + i_l, i_l), tl.where(right, i_r, 0.0))
-    return tl.where(slope == 0, intercept, slope * x + intercept)  # flat at infinity too
+    # A flat tail is flat at infinity too, where 0 * inf would be NaN: beyond a threshold with
+    # slope 0, the input may as well be the outermost threshold. NaN passes.
+    inf: tl.constexpr = float("inf")
+    low = tl.where(a_l == 0, tl.minimum(t_l, t_r), -inf)
+    high = tl.where(a_r == 0, tl.maximum(t_l, t_r), inf)
+    right, left = x >= t_r, x <= t_l
+    x = tl.maximum(tl.minimum(x, high, tl.PropagateNan.ALL), low, tl.PropagateNan.ALL)
+    both = (a_l + (a_r - 1)) * x + (i_r + i_l)
+    return tl.where(left, tl.where(right, both, a_l * x + i_l), tl.where(right, a_r * x + i_r, x))
+
+
+@triton.jit
+def _slope(x, t_r, a_r, t_l, a_l):
+    right, left = x >= t_r, x <= t_l
+    return tl.where(left, tl.where(right, a_l + (a_r - 1), a_l), tl.where(right, a_r, 1.0))
 
 
 @triton.jit
 def _sums(g, x, t_r, t_l, right0, right1, left0, left1):
-    right, left = x >= t_r, x <= t_l
-    right0 += tl.where(right, g, 0.0)
-    right1 += tl.where(right, g * (x - t_r), 0.0)
-    left0 += tl.where(left, g, 0.0)
-    left1 += tl.where(left, g * (x - t_l), 0.0)
+    """Adds g and g (x - t), over the right and over the left tail."""
+    g_right, g_left = tl.where(x >= t_r, g, 0.0), tl.where(x <= t_l, g, 0.0)
+    right0 += g_right
+    left0 += g_left
+    # max and min change nothing inside their tail; outside they keep NaN and inf from 0 * inf
+    right1 += g_right * tl.maximum(x - t_r, 0.0)
+    left1 += g_left * tl.minimum(x - t_l, 0.0)
     return right0, right1, left0, left1
+
+
+# ---- tiles: a 64-bit start for each, 32-bit offsets inside ----
+
+
+@triton.jit
+def _run_tile(step, c, outer, channels, inner, segments, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """Step ``step`` of channel ``c``: BLOCK elements of ROWS of its runs."""
+    row, column = (step // segments).to(tl.int64) * ROWS, (step % segments).to(tl.int64) * BLOCK
+    o, k = tl.arange(0, ROWS), tl.arange(0, BLOCK)
+    rows, columns = tl.minimum(outer - row, ROWS), tl.minimum(inner - column, BLOCK)
+    mask = (o < rows.to(tl.int32))[:, None] & (k < columns.to(tl.int32))[None, :]
+    start = (row * channels + c) * inner + column
+    return start, o[:, None] * (channels * inner) + k[None, :], mask
+
+
+@triton.jit
+def _columns(block, columns, COLUMNS: tl.constexpr, VECTOR: tl.constexpr):
+    k = block * COLUMNS + tl.arange(0, COLUMNS)
+    # Fewer columns to a thread leave room for their parameters and sums in its registers.
+    return tl.max_contiguous(k, VECTOR), k < columns
+
+
+@triton.jit
+def _column_tile(step, rows, columns, k, in_row, ROWS: tl.constexpr):
+    row = (step + tl.zeros((), tl.int64)) * ROWS
+    r = tl.arange(0, ROWS)
+    mask = (r < tl.minimum(rows - row, ROWS).to(tl.int32))[:, None] & in_row[None, :]
+    return row * columns, r[:, None] * columns + k[None, :], mask
+
+
+@triton.jit
+def _read(pointers, mask, EVEN: tl.constexpr):
+    """Zeros outside of the tensor; EVEN says that no tile reaches there."""
+    if EVEN:
+        return tl.load(pointers)
+    return tl.load(pointers, mask=mask, other=0)
+
+
+@triton.jit
+def _write(pointers, value, mask, EVEN: tl.constexpr):
+    if EVEN:
+        tl.store(pointers, value)
+    else:
+        tl.store(pointers, value, mask=mask)
+
+
+@triton.jit
+def _forward_tile(
+    x_ptr, y_ptr, offsets, mask, t_r, a_r, t_l, a_l, COMPUTE: tl.constexpr, EVEN: tl.constexpr
+):  # fmt: skip
+    x = _read(x_ptr + offsets, mask, EVEN)
+    y = _value(x.to(COMPUTE), t_r, a_r, t_l, a_l)
+    _write(y_ptr + offsets, y.to(x.dtype), mask, EVEN)
+
+
+@triton.jit
+def _backward_tile(
+    g_ptr, x_ptr, gx_ptr, start, offsets, mask, t_r, a_r, t_l, a_l, right0, right1, left0, left1,
+    INPUT: tl.constexpr, PARAMS: tl.constexpr, COMPUTE: tl.constexpr, EVEN: tl.constexpr,
+):  # fmt: skip
+    g = _read(g_ptr + start + offsets, mask, EVEN).to(COMPUTE)
+    stored = _read(x_ptr + start + offsets, mask, EVEN)
+    x = stored.to(COMPUTE)
+    if INPUT:
+        gx = g * _slope(x, t_r, a_r, t_l, a_l)
+        _write(gx_ptr + start + offsets, gx.to(stored.dtype), mask, EVEN)
+    if PARAMS:
+        right0, right1, left0, left1 = _sums(g, x, t_r, t_l, right0, right1, left0, left1)
+    return right0, right1, left0, left1
+
+
+# ---- kernels ----
 
 
 @triton.jit
 def _forward_runs(
-    x_ptr, y_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, channels, inner, segments,
-    COMPUTE: tl.constexpr, BLOCK: tl.constexpr,
+    x_ptr, y_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, outer, channels, inner, segments, steps,
+    splits,
+    COMPUTE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    pid = tl.program_id(0)
-    run, segment = pid // segments, pid % segments
-    c = run % channels
-    t_r, a_r = tl.load(t_r_ptr + c).to(COMPUTE), tl.load(a_r_ptr + c).to(COMPUTE)
-    t_l, a_l = tl.load(t_l_ptr + c).to(COMPUTE), tl.load(a_l_ptr + c).to(COMPUTE)
-    start = run.to(tl.int64) * inner
-    k = segment.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    mask = k < inner
-    x = tl.load(x_ptr + start + k, mask=mask)
-    y = _value(x.to(COMPUTE), t_r, a_r, t_l, a_l)
-    tl.store(y_ptr + start + k, y.to(x.dtype), mask=mask)
+    c, split = tl.program_id(0) % channels, tl.program_id(0) // channels
+    t_r, a_r, t_l, a_l = _load(t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, c, True, COMPUTE)
+    for step in range(split, steps, splits):
+        start, offsets, mask = _run_tile(step, c, outer, channels, inner, segments, ROWS, BLOCK)
+        _forward_tile(
+            x_ptr + start, y_ptr + start, offsets, mask, t_r, a_r, t_l, a_l, COMPUTE, EVEN
+        )
 
 
 @triton.jit
 def _forward_columns(
-    x_ptr, y_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, rows, columns, inner, column_blocks,
-    COMPUTE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    x_ptr, y_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, rows, columns, inner, blocks, steps, splits,
+    COMPUTE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr,
+    EVEN: tl.constexpr,
 ):  # fmt: skip
-    pid = tl.program_id(0)
-    k = (pid % column_blocks) * COLUMNS + tl.arange(0, COLUMNS)
-    r = (pid // column_blocks).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    in_row = k < columns
-    c = k // inner
-    t_r = tl.load(t_r_ptr + c, mask=in_row, other=0).to(COMPUTE)[None, :]
-    a_r = tl.load(a_r_ptr + c, mask=in_row, other=0).to(COMPUTE)[None, :]
-    t_l = tl.load(t_l_ptr + c, mask=in_row, other=0).to(COMPUTE)[None, :]
-    a_l = tl.load(a_l_ptr + c, mask=in_row, other=0).to(COMPUTE)[None, :]
-    at = r[:, None] * columns + k[None, :]
-    mask = (r < rows)[:, None] & in_row[None, :]
-    x = tl.load(x_ptr + at, mask=mask)
-    y = _value(x.to(COMPUTE), t_r, a_r, t_l, a_l)
-    tl.store(y_ptr + at, y.to(x.dtype), mask=mask)
+    block, split = tl.program_id(0) % blocks, tl.program_id(0) // blocks
+    k, in_row = _columns(block, columns, COLUMNS, VECTOR)
+    t_r, a_r, t_l, a_l = _load(t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, k // inner, in_row, COMPUTE)
+    for step in range(split, steps, splits):
+        start, offsets, mask = _column_tile(step, rows, columns, k, in_row, ROWS)
+        _forward_tile(
+            x_ptr + start, y_ptr + start, offsets, mask,
+            t_r[None, :], a_r[None, :], t_l[None, :], a_l[None, :], COMPUTE, EVEN,
+        )  # fmt: skip
 
 
 @triton.jit
 def _backward_runs(
     g_ptr, x_ptr, gx_ptr, partial_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr,
-    outer, channels, inner, segments, splits,
-    INPUT: tl.constexpr, PARAMS: tl.constexpr, COMPUTE: tl.constexpr, BLOCK: tl.constexpr,
+    outer, channels, inner, segments, steps, splits,
+    INPUT: tl.constexpr, PARAMS: tl.constexpr, COMPUTE: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    pid = tl.program_id(0)
-    c, split = pid % channels, pid // channels
-    t_r, a_r = tl.load(t_r_ptr + c).to(COMPUTE), tl.load(a_r_ptr + c).to(COMPUTE)
-    t_l, a_l = tl.load(t_l_ptr + c).to(COMPUTE), tl.load(a_l_ptr + c).to(COMPUTE)
-    zeros = tl.zeros((BLOCK,), dtype=COMPUTE)
+    c, split = tl.program_id(0) % channels, tl.program_id(0) // channels
+    t_r, a_r, t_l, a_l = _load(t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, c, True, COMPUTE)
+    zeros = tl.zeros((ROWS, BLOCK), dtype=COMPUTE)
     right0, right1, left0, left1 = zeros, zeros, zeros, zeros
-    for item in range(split, outer * segments, splits):
-        run = (item // segments).to(tl.int64) * channels + c
-        k = (item % segments).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-        at = run * inner + k
-        mask = k < inner
-        # g = 0 outside, so that nothing is added there, whatever x holds
-        g_raw = tl.load(g_ptr + at, mask=mask, other=0)
-        x_raw = tl.load(x_ptr + at, mask=mask, other=0)
-        g, x = g_raw.to(COMPUTE), x_raw.to(COMPUTE)
-        if INPUT:
-            gx = g * _slope(x >= t_r, x <= t_l, a_r, a_l)
-            tl.store(gx_ptr + at, gx.to(x_raw.dtype), mask=mask)
-        if PARAMS:
-            right0, right1, left0, left1 = _sums(g, x, t_r, t_l, right0, right1, left0, left1)
+    for step in range(split, steps, splits):
+        start, offsets, mask = _run_tile(step, c, outer, channels, inner, segments, ROWS, BLOCK)
+        right0, right1, left0, left1 = _backward_tile(
+            g_ptr, x_ptr, gx_ptr, start, offsets, mask, t_r, a_r, t_l, a_l,
+            right0, right1, left0, left1, INPUT, PARAMS, COMPUTE, EVEN,
+        )  # fmt: skip
     if PARAMS:
         plane = splits * channels  # partial: (4, splits, channels)
         out = partial_ptr + split * channels + c
-        tl.store(out, tl.sum(right0, 0))
-        tl.store(out + plane, tl.sum(right1, 0))
-        tl.store(out + 2 * plane, tl.sum(left0, 0))
-        tl.store(out + 3 * plane, tl.sum(left1, 0))
+        tl.store(out, tl.sum(right0))
+        tl.store(out + plane, tl.sum(right1))
+        tl.store(out + 2 * plane, tl.sum(left0))
+        tl.store(out + 3 * plane, tl.sum(left1))
 
 
 @triton.jit
 def _backward_columns(
     g_ptr, x_ptr, gx_ptr, partial_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr,
-    rows, columns, inner, column_blocks, splits,
+    rows, columns, inner, blocks, steps, splits,
     INPUT: tl.constexpr, PARAMS: tl.constexpr, COMPUTE: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    pid = tl.program_id(0)
-    block, split = pid % column_blocks, pid // column_blocks
-    k = block * COLUMNS + tl.arange(0, COLUMNS)
-    in_row = k < columns
-    c = k // inner
-    t_r = tl.load(t_r_ptr + c, mask=in_row, other=0).to(COMPUTE)[None, :]
-    a_r = tl.load(a_r_ptr + c, mask=in_row, other=0).to(COMPUTE)[None, :]
-    t_l = tl.load(t_l_ptr + c, mask=in_row, other=0).to(COMPUTE)[None, :]
-    a_l = tl.load(a_l_ptr + c, mask=in_row, other=0).to(COMPUTE)[None, :]
+    block, split = tl.program_id(0) % blocks, tl.program_id(0) // blocks
+    k, in_row = _columns(block, columns, COLUMNS, VECTOR)
+    t_r, a_r, t_l, a_l = _load(t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, k // inner, in_row, COMPUTE)
     zeros = tl.zeros((ROWS, COLUMNS), dtype=COMPUTE)
     right0, right1, left0, left1 = zeros, zeros, zeros, zeros
-    for first in range(split * ROWS, rows, splits * ROWS):
-        r = first + tl.arange(0, ROWS).to(tl.int64)
-        at = r[:, None] * columns + k[None, :]
-        mask = (r < rows)[:, None] & in_row[None, :]
-        g_raw = tl.load(g_ptr + at, mask=mask, other=0)
-        x_raw = tl.load(x_ptr + at, mask=mask, other=0)
-        g, x = g_raw.to(COMPUTE), x_raw.to(COMPUTE)
-        if INPUT:
-            gx = g * _slope(x >= t_r, x <= t_l, a_r, a_l)
-            tl.store(gx_ptr + at, gx.to(x_raw.dtype), mask=mask)
-        if PARAMS:
-            right0, right1, left0, left1 = _sums(g, x, t_r, t_l, right0, right1, left0, left1)
+    for step in range(split, steps, splits):
+        start, offsets, mask = _column_tile(step, rows, columns, k, in_row, ROWS)
+        right0, right1, left0, left1 = _backward_tile(
+            g_ptr, x_ptr, gx_ptr, start, offsets, mask,
+            t_r[None, :], a_r[None, :], t_l[None, :], a_l[None, :],
+            right0, right1, left0, left1, INPUT, PARAMS, COMPUTE, EVEN,
+        )  # fmt: skip
     if PARAMS:
         plane = splits * columns  # partial: (4, splits, columns)
         out = partial_ptr + split * columns + k
@@ -177,7 +270,7 @@ def _finish(
     splits, channels, inner,
     COMPUTE: tl.constexpr, PARTS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    """Adds the partial sums, (4, splits, channels * inner), over splits and inner."""
+    """Adds the partial sums, (4, splits, channels * inner), over splits and inner, in order."""
     c = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
     which = tl.program_id(1)
     real = c < channels
@@ -185,13 +278,9 @@ def _finish(
     base = partial_ptr + which.to(tl.int64) * splits * channels * inner
     for first in range(0, splits * inner, PARTS):
         part = first + tl.arange(0, PARTS)
-        at = (
-            (part // inner)[:, None] * channels * inner
-            + c[None, :] * inner
-            + (part % inner)[:, None]
-        )
+        row = (part // inner) * channels * inner + part % inner
         mask = (part < splits * inner)[:, None] & real[None, :]
-        total += tl.load(base + at, mask=mask, other=0)
+        total += tl.load(base + row[:, None] + c[None, :] * inner, mask=mask, other=0)
     grad = tl.sum(total, 0)
     if which == 0:
         grad *= 1 - tl.load(a_r_ptr + c, mask=real, other=0).to(COMPUTE)
@@ -205,45 +294,105 @@ def _finish(
         tl.store(ga_l_ptr + c, grad.to(ga_l_ptr.dtype.element_ty), mask=real)
 
 
-def _is_runs(view: View) -> bool:
-    return view.channels == 1 or (view.inner >= SHORT_RUN and view.inner % 16 == 0)
+# ---- launch ----
 
 
-def _compute(x: Tensor) -> tl.dtype:
-    return tl.float64 if x.dtype == torch.float64 else tl.float32
+class Launch:
+    """A kernel with everything fixed but its tensors. Remembers the code compiled for them.
+
+    Triton's own look-up costs more host time than a small tensor does on the GPU. What it looks at
+    is the same whenever dtypes, sizes and the alignment of pointers are.
+    """
+
+    def __init__(self, kernel, grid: tuple[int, int, int], sizes: tuple[int, ...], meta: dict):
+        self.kernel, self.grid, self.sizes, self.meta = kernel, grid, sizes, meta
+        self.fixed = (*sizes, *(v for k, v in meta.items() if k != "num_warps"))
+        self.runners: dict[tuple, Callable[..., None]] = {}
+
+    def __call__(self, device: int, *tensors: Tensor | None) -> None:
+        key = (device, *(t if t is None else t.dtype for t in tensors))
+        aligned = all(t is None or t.data_ptr() % 16 == 0 for t in tensors)
+        if aligned and (runner := self.runners.get(key)) is not None:
+            runner(*tensors, *self.fixed)
+            return
+        compiled = self.kernel[self.grid](*tensors, *self.sizes, **self.meta)
+        if aligned and torch.version.hip is None and compiled is not None:  # None: interpreted
+            self.runners[key] = compiled[self.grid]
+
+
+class Cut(NamedTuple):
+    """How the kernels divide a tensor among their programs."""
+
+    runs: bool
+    groups: int  # channels, or blocks of columns: programs of one group share their parameters
+    splits: int  # programs of one group
+    sizes: tuple[int, ...]
+    meta: dict[str, int]  # in the order of the kernels' signatures
+
+
+def cut(view: View, shape: Shape) -> Cut:
+    """The cut of a tensor, by a fixed rule."""
+    outer, channels, inner = view
+    columns = channels * inner
+    wide = inner >= SHORT_RUN and inner % 16 == 0
+    if channels == 1 or wide or columns >= 2**30:
+        block = min(shape.tile, _power_of_two(inner))
+        rows = min(shape.tile // block, _power_of_two(outer))
+        if rows * columns >= 2**31:  # offsets inside a tile are 32-bit
+            rows = 1
+        segments = triton.cdiv(inner, block)
+        steps = triton.cdiv(outer, rows) * segments
+        splits = max(1, min(steps, shape.programs // channels))
+        even = inner % block == 0 and outer % rows == 0
+        meta = {"ROWS": rows, "BLOCK": block, "EVEN": even, "num_warps": shape.warps}
+        return Cut(True, channels, splits, (outer, channels, inner, segments, steps, splits), meta)
+    width = min(shape.width, _power_of_two(columns))
+    rows = min(shape.tile // width, _power_of_two(outer))
+    if rows * columns >= 2**31:
+        rows = 1
+    blocks, steps = triton.cdiv(columns, width), triton.cdiv(outer, rows)
+    splits = max(1, min(steps, shape.programs // blocks))
+    vector, even = min(shape.vector, width), columns % width == 0 and outer % rows == 0
+    meta = {"ROWS": rows, "COLUMNS": width, "VECTOR": vector, "EVEN": even}
+    meta["num_warps"] = shape.warps
+    return Cut(False, blocks, splits, (outer, columns, inner, blocks, steps, splits), meta)
 
 
 def _power_of_two(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-def _column_tile(columns: int, elements: int) -> tuple[int, int]:
-    """(rows, columns) of a tile."""
-    width = min(COLUMN_WIDTH, _power_of_two(columns))
-    return elements // width, width
+@functools.lru_cache(maxsize=4096)
+def _forward_launch(view: View, dtype: torch.dtype) -> Launch:
+    how = cut(view, forward_shape(view, dtype))
+    kernel = _forward_runs if how.runs else _forward_columns
+    meta = {"COMPUTE": _compute(dtype), **how.meta}
+    return Launch(kernel, (how.groups * how.splits, 1, 1), how.sizes, meta)
+
+
+@functools.lru_cache(maxsize=4096)
+def _backward_launch(
+    view: View, dtype: torch.dtype, need_input: bool, need_params: bool
+) -> tuple[Launch, tuple[int, int, int], Launch]:
+    """The kernel, the shape of its partial sums, and the kernel that adds these up."""
+    how = cut(view, backward_shape(view, dtype))
+    kernel = _backward_runs if how.runs else _backward_columns
+    flags = {"INPUT": need_input, "PARAMS": need_params, "COMPUTE": _compute(dtype)}
+    first = Launch(kernel, (how.groups * how.splits, 1, 1), how.sizes, {**flags, **how.meta})
+    summed = 1 if how.runs else view.inner  # columns that belong to one channel
+    width = min(32, _power_of_two(view.channels))
+    parts = min(1024 // width, _power_of_two(how.splits * summed))
+    meta = {"COMPUTE": _compute(dtype), "PARTS": parts, "CHANNELS": width, "num_warps": 4}
+    grid = (triton.cdiv(view.channels, width), 4, 1)
+    second = Launch(_finish, grid, (how.splits, view.channels, summed), meta)
+    return first, (4, how.splits, view.channels * summed), second
 
 
 def forward(x: Tensor, params: Sequence[Tensor], view: View) -> Tensor:
     """SReLU of the dense tensor ``x``."""
     y = torch.empty_like(x)
-    outer, channels, inner = view
-    params = [p.contiguous() for p in params]
     with _on_device(x):
-        if _is_runs(view):
-            block = min(FORWARD_TILE, _power_of_two(inner))
-            segments = triton.cdiv(inner, block)
-            _forward_runs[(outer * channels * segments,)](
-                x, y, *params, channels, inner, segments,
-                COMPUTE=_compute(x), BLOCK=block, num_warps=FORWARD_WARPS,
-            )  # fmt: skip
-        else:
-            columns = channels * inner
-            rows, width = _column_tile(columns, FORWARD_TILE)
-            blocks = triton.cdiv(columns, width)
-            _forward_columns[(blocks * triton.cdiv(outer, rows),)](
-                x, y, *params, outer, columns, inner, blocks,
-                COMPUTE=_compute(x), ROWS=rows, COLUMNS=width, num_warps=FORWARD_WARPS,
-            )  # fmt: skip
+        _forward_launch(view, x.dtype)(x.get_device(), x, y, *_packed(params))
     return y
 
 
@@ -256,43 +405,29 @@ def backward(
     need_params: bool,
 ) -> tuple[Tensor | None, list[Tensor] | None]:
     """Gradients for the dense ``x`` (``grad`` has its layout) and for the four parameters."""
-    outer, channels, inner = view
-    params = [p.contiguous() for p in params]
-    compute = torch.float64 if x.dtype == torch.float64 else torch.float32
+    params = _packed(params)
+    first, size, second = _backward_launch(view, x.dtype, need_input, need_params)
     grad_x = torch.empty_like(x) if need_input else None
-    flags = {"INPUT": need_input, "PARAMS": need_params, "COMPUTE": _compute(x)}
+    partial = x.new_empty(size, dtype=compute_dtype(x)) if need_params else None
     with _on_device(x):
-        if _is_runs(view):
-            block = min(BACKWARD_TILE, _power_of_two(inner))
-            segments, summed = triton.cdiv(inner, block), 1
-            splits = min(outer * segments, max(1, BACKWARD_PROGRAMS // channels))
-            partial = x.new_empty((4, splits, channels) if need_params else 0, dtype=compute)
-            _backward_runs[(channels * splits,)](
-                grad, x, grad_x, partial, *params, outer, channels, inner, segments, splits,
-                **flags, BLOCK=block, num_warps=BACKWARD_WARPS,
-            )  # fmt: skip
-        else:
-            columns, summed = channels * inner, inner
-            rows, width = _column_tile(columns, BACKWARD_TILE)
-            blocks = triton.cdiv(columns, width)
-            splits = min(triton.cdiv(outer, rows), max(1, BACKWARD_PROGRAMS // blocks))
-            partial = x.new_empty((4, splits, columns) if need_params else 0, dtype=compute)
-            _backward_columns[(blocks * splits,)](
-                grad, x, grad_x, partial, *params, outer, columns, inner, blocks, splits,
-                **flags, ROWS=rows, COLUMNS=width, num_warps=BACKWARD_WARPS,
-            )  # fmt: skip
-        if not need_params:
+        first(x.get_device(), grad, x, grad_x, partial, *params)
+        if partial is None:
             return grad_x, None
         grads = [torch.empty_like(p) for p in params]
-        wide = min(32, _power_of_two(channels))
-        parts = min(1024 // wide, _power_of_two(splits * summed))
-        _finish[(triton.cdiv(channels, wide), 4)](
-            partial, params[1], params[3], *grads, splits, channels, summed,
-            COMPUTE=_compute(x), PARTS=parts, CHANNELS=wide,
-        )  # fmt: skip
+        second(x.get_device(), partial, params[1], params[3], *grads)
     return grad_x, grads
+
+
+def _compute(dtype: torch.dtype) -> tl.dtype:
+    return tl.float64 if dtype == torch.float64 else tl.float32
+
+
+def _packed(params: Sequence[Tensor]) -> Sequence[Tensor]:
+    return params if all(p.is_contiguous() for p in params) else [p.contiguous() for p in params]
 
 
 def _on_device(x: Tensor):
     """Triton launches on the current device, which need not be the tensor's."""
-    return torch.cuda.device(x.device if x.is_cuda else -1)  # -1: the interpreter, nothing to do
+    if not x.is_cuda or x.get_device() == torch.cuda.current_device():
+        return contextlib.nullcontext()
+    return torch.cuda.device(x.device)
