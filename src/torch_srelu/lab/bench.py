@@ -92,9 +92,7 @@ def _srelu(channels: int, device: str, form: str) -> Provider:
     return torch.compile(plain, dynamic=False) if form == "compiled" else plain, params
 
 
-PROVIDERS: dict[
-    str, Callable[[int, Case, str], tuple[Callable[[Tensor], Tensor], list[Tensor]]]
-] = {
+PROVIDERS: dict[str, Callable[[int, Case, str], Provider]] = {
     "relu": lambda c, case, device: (F.relu, []),
     "leaky_relu": lambda c, case, device: (partial(F.leaky_relu, negative_slope=0.2), []),
     "prelu": _prelu,
@@ -109,6 +107,7 @@ def measure(
     case: Case, providers: Iterable[str] = tuple(PROVIDERS), rounds: int = 20, device: str = "cpu"
 ) -> Iterator[Timing]:
     """Times every provider on ``case``; yields rows as they are ready, the floor among them."""
+    torch.compiler.reset()  # torch stops compiling a function that has seen too many shapes
     x, grad = case.tensor(device).requires_grad_(), case.tensor(device)
     jobs = []
     for name in providers:
@@ -158,7 +157,7 @@ def _wall(call: Callable) -> Callable[[], float]:
     return timed
 
 
-def _wall_cuda(call: Callable, calls: int = 20) -> Callable[[], float]:
+def _wall_cuda(call: Callable, calls: int = 10) -> Callable[[], float]:
     """The mean over a short burst of calls: what a training loop pays for each."""
     for _ in range(3):
         call()

@@ -1,38 +1,26 @@
-"""The CUDA execution: Triton kernels, forward and a fused backward.
+"""The CUDA execution, host side: how tensors are cut up, and launches that cost little host time.
 
-Tensors come as (outer, C, inner) in memory order (`layout.View`). Two shapes of kernel:
-
-* runs: a channel's values lie together (NCHW with feature maps of some size), so its parameters are
-  four scalars of the program;
-* columns: the channel changes with every few elements (channels_last, (N, C), tiny feature maps).
-  Memory is (outer, C * inner); parameters are loaded once for a block of columns and used for many
-  rows.
-
-The backward writes the input gradient and, in the same pass, sums four numbers for every channel:
-g and g (x - t) over the right and over the left tail. Each program keeps its sums in registers and
-writes one partial result; a second, small kernel adds these in a fixed order. No atomics: the same
-input gives the same bits.
-
-Slow where: runs whose length is no multiple of 16 cannot be read in wide vectors.
+The kernels are in `triton_kernels`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 
+from . import triton_kernels as kernels
 from .layout import View
 from .reference import compute_dtype
 
 SHORT_RUN = 32  # shorter runs, and those that cannot be read in wide vectors, are columns
+SMALL = 2**22  # elements: below this, host time and the second kernel matter most
+MULTIPROCESSORS = 132  # of the GPU that the rules below were measured on
 
 
 class Shape(NamedTuple):
@@ -40,290 +28,38 @@ class Shape(NamedTuple):
 
     tile: int  # elements of one step of a program
     warps: int
-    width: int  # columns of a tile, at most
     vector: int  # neighbouring columns that one thread reads together, at most
     programs: int  # at most so many programs; each goes through its share step by step
 
 
 def forward_shape(view: View, dtype: torch.dtype) -> Shape:
-    """The cut of the forward pass."""
-    small = math.prod(view) < 2**22
-    tile, warps = (2048, 4) if small or (dtype.itemsize < 4 and view.inner == 1) else (4096, 8)
-    programs = 132 * 64 if view.inner < SHORT_RUN else 1 << 30
-    return Shape(tile, warps, width=64, vector=4, programs=programs)
+    """The cut of the forward pass, as measured on one H200."""
+    if not is_runs(view):
+        return Shape(4096, 4, vector=8 // dtype.itemsize, programs=64 * MULTIPROCESSORS)
+    tile, warps = (2048, 4) if math.prod(view) < SMALL else (4096, 8)
+    return Shape(tile, warps, vector=1, programs=1 << 30)
 
 
 def backward_shape(view: View, dtype: torch.dtype) -> Shape:
-    """The cut of the backward pass."""
-    if view.channels > 1 and view.inner < SHORT_RUN:
-        return Shape(tile=2048, warps=4, width=64, vector=4, programs=132 * 4)
-    return Shape(tile=1024, warps=4, width=64, vector=4, programs=132 * 32)
+    """The cut of the backward pass, as measured on one H200."""
+    if not is_runs(view):
+        tile, warps = (2048, 4) if dtype.itemsize < 4 else (1024, 8)
+        return Shape(tile, warps, vector=2, programs=4 * MULTIPROCESSORS)
+    if math.prod(view) >= SMALL:
+        return Shape(1024, 4, vector=1, programs=32 * MULTIPROCESSORS)
+    alone = view.channels >= MULTIPROCESSORS // 2 and math.prod(view) < SMALL // 2
+    return Shape(2048, 4, vector=1, programs=view.channels if alone else 8 * MULTIPROCESSORS)
 
 
-# ---- the function ----
-
-
-@triton.jit
-def _load(t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, c, mask, COMPUTE: tl.constexpr):
-    t_r = tl.load(t_r_ptr + c, mask=mask, other=0).to(COMPUTE)
-    a_r = tl.load(a_r_ptr + c, mask=mask, other=0).to(COMPUTE)
-    t_l = tl.load(t_l_ptr + c, mask=mask, other=0).to(COMPUTE)
-    a_l = tl.load(a_l_ptr + c, mask=mask, other=0).to(COMPUTE)
-    return t_r, a_r, t_l, a_l
-
-
-@triton.jit
-def _value(x, t_r, a_r, t_l, a_l):
-    """SReLU by region. What depends on the channel alone stays outside of the caller's loop."""
-    i_r, i_l = t_r * (1 - a_r), t_l * (1 - a_l)
-    # A flat tail is flat at infinity too, where 0 * inf would be NaN: beyond a threshold with
-    # slope 0, the input may as well be the outermost threshold. NaN passes.
-    inf: tl.constexpr = float("inf")
-    low = tl.where(a_l == 0, tl.minimum(t_l, t_r), -inf)
-    high = tl.where(a_r == 0, tl.maximum(t_l, t_r), inf)
-    right, left = x >= t_r, x <= t_l
-    x = tl.maximum(tl.minimum(x, high, tl.PropagateNan.ALL), low, tl.PropagateNan.ALL)
-    both = (a_l + (a_r - 1)) * x + (i_r + i_l)
-    return tl.where(left, tl.where(right, both, a_l * x + i_l), tl.where(right, a_r * x + i_r, x))
-
-
-@triton.jit
-def _slope(x, t_r, a_r, t_l, a_l):
-    right, left = x >= t_r, x <= t_l
-    return tl.where(left, tl.where(right, a_l + (a_r - 1), a_l), tl.where(right, a_r, 1.0))
-
-
-@triton.jit
-def _sums(g, x, t_r, t_l, right0, right1, left0, left1):
-    """Adds g and g (x - t), over the right and over the left tail."""
-    g_right, g_left = tl.where(x >= t_r, g, 0.0), tl.where(x <= t_l, g, 0.0)
-    right0 += g_right
-    left0 += g_left
-    # max and min change nothing inside their tail; outside they keep NaN and inf from 0 * inf
-    right1 += g_right * tl.maximum(x - t_r, 0.0)
-    left1 += g_left * tl.minimum(x - t_l, 0.0)
-    return right0, right1, left0, left1
-
-
-# ---- tiles: a 64-bit start for each, 32-bit offsets inside ----
-
-
-@triton.jit
-def _run_tile(step, c, outer, channels, inner, segments, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Step ``step`` of channel ``c``: BLOCK elements of ROWS of its runs."""
-    row, column = (step // segments).to(tl.int64) * ROWS, (step % segments).to(tl.int64) * BLOCK
-    o, k = tl.arange(0, ROWS), tl.arange(0, BLOCK)
-    rows, columns = tl.minimum(outer - row, ROWS), tl.minimum(inner - column, BLOCK)
-    mask = (o < rows.to(tl.int32))[:, None] & (k < columns.to(tl.int32))[None, :]
-    start = (row * channels + c) * inner + column
-    return start, o[:, None] * (channels * inner) + k[None, :], mask
-
-
-@triton.jit
-def _columns(block, columns, COLUMNS: tl.constexpr, VECTOR: tl.constexpr):
-    k = block * COLUMNS + tl.arange(0, COLUMNS)
-    # Fewer columns to a thread leave room for their parameters and sums in its registers.
-    return tl.max_contiguous(k, VECTOR), k < columns
-
-
-@triton.jit
-def _column_tile(step, rows, columns, k, in_row, ROWS: tl.constexpr):
-    row = (step + tl.zeros((), tl.int64)) * ROWS
-    r = tl.arange(0, ROWS)
-    mask = (r < tl.minimum(rows - row, ROWS).to(tl.int32))[:, None] & in_row[None, :]
-    return row * columns, r[:, None] * columns + k[None, :], mask
-
-
-@triton.jit
-def _read(pointers, mask, EVEN: tl.constexpr):
-    """Zeros outside of the tensor; EVEN says that no tile reaches there."""
-    if EVEN:
-        return tl.load(pointers)
-    return tl.load(pointers, mask=mask, other=0)
-
-
-@triton.jit
-def _write(pointers, value, mask, EVEN: tl.constexpr):
-    if EVEN:
-        tl.store(pointers, value)
-    else:
-        tl.store(pointers, value, mask=mask)
-
-
-@triton.jit
-def _forward_tile(
-    x_ptr, y_ptr, offsets, mask, t_r, a_r, t_l, a_l, COMPUTE: tl.constexpr, EVEN: tl.constexpr
-):  # fmt: skip
-    x = _read(x_ptr + offsets, mask, EVEN)
-    y = _value(x.to(COMPUTE), t_r, a_r, t_l, a_l)
-    _write(y_ptr + offsets, y.to(x.dtype), mask, EVEN)
-
-
-@triton.jit
-def _backward_tile(
-    g_ptr, x_ptr, gx_ptr, start, offsets, mask, t_r, a_r, t_l, a_l, right0, right1, left0, left1,
-    INPUT: tl.constexpr, PARAMS: tl.constexpr, COMPUTE: tl.constexpr, EVEN: tl.constexpr,
-):  # fmt: skip
-    g = _read(g_ptr + start + offsets, mask, EVEN).to(COMPUTE)
-    stored = _read(x_ptr + start + offsets, mask, EVEN)
-    x = stored.to(COMPUTE)
-    if INPUT:
-        gx = g * _slope(x, t_r, a_r, t_l, a_l)
-        _write(gx_ptr + start + offsets, gx.to(stored.dtype), mask, EVEN)
-    if PARAMS:
-        right0, right1, left0, left1 = _sums(g, x, t_r, t_l, right0, right1, left0, left1)
-    return right0, right1, left0, left1
-
-
-# ---- kernels ----
-
-
-@triton.jit
-def _forward_runs(
-    x_ptr, y_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, outer, channels, inner, segments, steps,
-    splits,
-    COMPUTE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr,
-):  # fmt: skip
-    c, split = tl.program_id(0) % channels, tl.program_id(0) // channels
-    t_r, a_r, t_l, a_l = _load(t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, c, True, COMPUTE)
-    for step in range(split, steps, splits):
-        start, offsets, mask = _run_tile(step, c, outer, channels, inner, segments, ROWS, BLOCK)
-        _forward_tile(
-            x_ptr + start, y_ptr + start, offsets, mask, t_r, a_r, t_l, a_l, COMPUTE, EVEN
-        )
-
-
-@triton.jit
-def _forward_columns(
-    x_ptr, y_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, rows, columns, inner, blocks, steps, splits,
-    COMPUTE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr,
-    EVEN: tl.constexpr,
-):  # fmt: skip
-    block, split = tl.program_id(0) % blocks, tl.program_id(0) // blocks
-    k, in_row = _columns(block, columns, COLUMNS, VECTOR)
-    t_r, a_r, t_l, a_l = _load(t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, k // inner, in_row, COMPUTE)
-    for step in range(split, steps, splits):
-        start, offsets, mask = _column_tile(step, rows, columns, k, in_row, ROWS)
-        _forward_tile(
-            x_ptr + start, y_ptr + start, offsets, mask,
-            t_r[None, :], a_r[None, :], t_l[None, :], a_l[None, :], COMPUTE, EVEN,
-        )  # fmt: skip
-
-
-@triton.jit
-def _backward_runs(
-    g_ptr, x_ptr, gx_ptr, partial_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr,
-    outer, channels, inner, segments, steps, splits,
-    INPUT: tl.constexpr, PARAMS: tl.constexpr, COMPUTE: tl.constexpr,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr,
-):  # fmt: skip
-    c, split = tl.program_id(0) % channels, tl.program_id(0) // channels
-    t_r, a_r, t_l, a_l = _load(t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, c, True, COMPUTE)
-    zeros = tl.zeros((ROWS, BLOCK), dtype=COMPUTE)
-    right0, right1, left0, left1 = zeros, zeros, zeros, zeros
-    for step in range(split, steps, splits):
-        start, offsets, mask = _run_tile(step, c, outer, channels, inner, segments, ROWS, BLOCK)
-        right0, right1, left0, left1 = _backward_tile(
-            g_ptr, x_ptr, gx_ptr, start, offsets, mask, t_r, a_r, t_l, a_l,
-            right0, right1, left0, left1, INPUT, PARAMS, COMPUTE, EVEN,
-        )  # fmt: skip
-    if PARAMS:
-        plane = splits * channels  # partial: (4, splits, channels)
-        out = partial_ptr + split * channels + c
-        tl.store(out, tl.sum(right0))
-        tl.store(out + plane, tl.sum(right1))
-        tl.store(out + 2 * plane, tl.sum(left0))
-        tl.store(out + 3 * plane, tl.sum(left1))
-
-
-@triton.jit
-def _backward_columns(
-    g_ptr, x_ptr, gx_ptr, partial_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr,
-    rows, columns, inner, blocks, steps, splits,
-    INPUT: tl.constexpr, PARAMS: tl.constexpr, COMPUTE: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr, EVEN: tl.constexpr,
-):  # fmt: skip
-    block, split = tl.program_id(0) % blocks, tl.program_id(0) // blocks
-    k, in_row = _columns(block, columns, COLUMNS, VECTOR)
-    t_r, a_r, t_l, a_l = _load(t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, k // inner, in_row, COMPUTE)
-    zeros = tl.zeros((ROWS, COLUMNS), dtype=COMPUTE)
-    right0, right1, left0, left1 = zeros, zeros, zeros, zeros
-    for step in range(split, steps, splits):
-        start, offsets, mask = _column_tile(step, rows, columns, k, in_row, ROWS)
-        right0, right1, left0, left1 = _backward_tile(
-            g_ptr, x_ptr, gx_ptr, start, offsets, mask,
-            t_r[None, :], a_r[None, :], t_l[None, :], a_l[None, :],
-            right0, right1, left0, left1, INPUT, PARAMS, COMPUTE, EVEN,
-        )  # fmt: skip
-    if PARAMS:
-        plane = splits * columns  # partial: (4, splits, columns)
-        out = partial_ptr + split * columns + k
-        tl.store(out, tl.sum(right0, 0), mask=in_row)
-        tl.store(out + plane, tl.sum(right1, 0), mask=in_row)
-        tl.store(out + 2 * plane, tl.sum(left0, 0), mask=in_row)
-        tl.store(out + 3 * plane, tl.sum(left1, 0), mask=in_row)
-
-
-@triton.jit
-def _finish(
-    partial_ptr, a_r_ptr, a_l_ptr, gt_r_ptr, ga_r_ptr, gt_l_ptr, ga_l_ptr,
-    splits, channels, inner,
-    COMPUTE: tl.constexpr, PARTS: tl.constexpr, CHANNELS: tl.constexpr,
-):  # fmt: skip
-    """Adds the partial sums, (4, splits, channels * inner), over splits and inner, in order."""
-    c = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
-    which = tl.program_id(1)
-    real = c < channels
-    total = tl.zeros((PARTS, CHANNELS), dtype=COMPUTE)
-    base = partial_ptr + which.to(tl.int64) * splits * channels * inner
-    for first in range(0, splits * inner, PARTS):
-        part = first + tl.arange(0, PARTS)
-        row = (part // inner) * channels * inner + part % inner
-        mask = (part < splits * inner)[:, None] & real[None, :]
-        total += tl.load(base + row[:, None] + c[None, :] * inner, mask=mask, other=0)
-    grad = tl.sum(total, 0)
-    if which == 0:
-        grad *= 1 - tl.load(a_r_ptr + c, mask=real, other=0).to(COMPUTE)
-        tl.store(gt_r_ptr + c, grad.to(gt_r_ptr.dtype.element_ty), mask=real)
-    elif which == 1:
-        tl.store(ga_r_ptr + c, grad.to(ga_r_ptr.dtype.element_ty), mask=real)
-    elif which == 2:
-        grad *= 1 - tl.load(a_l_ptr + c, mask=real, other=0).to(COMPUTE)
-        tl.store(gt_l_ptr + c, grad.to(gt_l_ptr.dtype.element_ty), mask=real)
-    else:
-        tl.store(ga_l_ptr + c, grad.to(ga_l_ptr.dtype.element_ty), mask=real)
-
-
-# ---- launch ----
-
-
-class Launch:
-    """A kernel with everything fixed but its tensors. Remembers the code compiled for them.
-
-    Triton's own look-up costs more host time than a small tensor does on the GPU. What it looks at
-    is the same whenever dtypes, sizes and the alignment of pointers are.
-    """
-
-    def __init__(self, kernel, grid: tuple[int, int, int], sizes: tuple[int, ...], meta: dict):
-        self.kernel, self.grid, self.sizes, self.meta = kernel, grid, sizes, meta
-        self.fixed = (*sizes, *(v for k, v in meta.items() if k != "num_warps"))
-        self.runners: dict[tuple, Callable[..., None]] = {}
-
-    def __call__(self, device: int, *tensors: Tensor | None) -> None:
-        key = (device, *(t if t is None else t.dtype for t in tensors))
-        aligned = all(t is None or t.data_ptr() % 16 == 0 for t in tensors)
-        if aligned and (runner := self.runners.get(key)) is not None:
-            runner(*tensors, *self.fixed)
-            return
-        compiled = self.kernel[self.grid](*tensors, *self.sizes, **self.meta)
-        if aligned and torch.version.hip is None and compiled is not None:  # None: interpreted
-            self.runners[key] = compiled[self.grid]
+def is_runs(view: View) -> bool:
+    """Whether a channel's values lie together, in pieces that a program can read well."""
+    _, channels, inner = view
+    return channels == 1 or (inner >= SHORT_RUN and inner % 16 == 0) or channels * inner >= 2**30
 
 
 class Cut(NamedTuple):
     """How the kernels divide a tensor among their programs."""
 
-    runs: bool
     groups: int  # channels, or blocks of columns: programs of one group share their parameters
     splits: int  # programs of one group
     sizes: tuple[int, ...]
@@ -334,65 +70,111 @@ def cut(view: View, shape: Shape) -> Cut:
     """The cut of a tensor, by a fixed rule."""
     outer, channels, inner = view
     columns = channels * inner
-    wide = inner >= SHORT_RUN and inner % 16 == 0
-    if channels == 1 or wide or columns >= 2**30:
-        block = min(shape.tile, _power_of_two(inner))
-        rows = min(shape.tile // block, _power_of_two(outer))
-        if rows * columns >= 2**31:  # offsets inside a tile are 32-bit
-            rows = 1
-        segments = triton.cdiv(inner, block)
-        steps = triton.cdiv(outer, rows) * segments
-        splits = max(1, min(steps, shape.programs // channels))
-        even = inner % block == 0 and outer % rows == 0
-        meta = {"ROWS": rows, "BLOCK": block, "EVEN": even, "num_warps": shape.warps}
-        return Cut(True, channels, splits, (outer, channels, inner, segments, steps, splits), meta)
-    width = min(shape.width, _power_of_two(columns))
+    width = min(
+        shape.tile if is_runs(view) else 64, _power_of_two(inner if is_runs(view) else columns)
+    )
     rows = min(shape.tile // width, _power_of_two(outer))
-    if rows * columns >= 2**31:
+    if rows * columns >= 2**31:  # offsets inside a tile are 32-bit
         rows = 1
-    blocks, steps = triton.cdiv(columns, width), triton.cdiv(outer, rows)
+    if is_runs(view):
+        segments = _ceil(inner, width)
+        steps = _ceil(outer, rows) * segments
+        splits = max(1, min(steps, shape.programs // channels))
+        even = inner % width == 0 and outer % rows == 0
+        meta = {"ROWS": rows, "BLOCK": width, "EVEN": even, "num_warps": shape.warps}
+        return Cut(channels, splits, (outer, channels, inner, segments, steps, splits), meta)
+    blocks, steps = _ceil(columns, width), _ceil(outer, rows)
     splits = max(1, min(steps, shape.programs // blocks))
-    vector, even = min(shape.vector, width), columns % width == 0 and outer % rows == 0
-    meta = {"ROWS": rows, "COLUMNS": width, "VECTOR": vector, "EVEN": even}
-    meta["num_warps"] = shape.warps
-    return Cut(False, blocks, splits, (outer, columns, inner, blocks, steps, splits), meta)
+    even = columns % width == 0 and outer % rows == 0
+    meta = {"ROWS": rows, "COLUMNS": width, "VECTOR": min(shape.vector, width), "EVEN": even}
+    sizes = (outer, columns, inner, blocks, steps, splits)
+    return Cut(blocks, splits, sizes, {**meta, "num_warps": shape.warps})
 
 
 def _power_of_two(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
+def _ceil(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+class Launch:
+    """A kernel with everything fixed but its tensors. Remembers the code compiled for them.
+
+    Triton's own look-up costs more host time than a small tensor does on the GPU. What it looks at
+    is the same whenever sizes, dtypes, device and the alignment of pointers are.
+    """
+
+    def __init__(self, kernel, grid: tuple[int, int, int], sizes: tuple[int, ...], meta: dict):
+        self.kernel, self.grid, self.sizes, self.meta = kernel, grid, sizes, meta
+        self.fixed = (*sizes, *(v for k, v in meta.items() if k != "num_warps"))
+        self.runners: dict[tuple, Callable[..., None]] = {}
+
+    def __call__(self, key: tuple, *tensors: Tensor | None) -> None:
+        """``key``: device and dtypes of the tensors."""
+        bits = 0
+        for t in tensors:
+            if t is not None:
+                bits |= t.data_ptr()
+        runner = self.runners.get(key) if bits % 16 == 0 else None
+        if runner is not None:
+            runner(*tensors, *self.fixed)
+            return
+        compiled = self.kernel[self.grid](*tensors, *self.sizes, **self.meta)
+        if (
+            bits % 16 == 0 and torch.version.hip is None and compiled is not None
+        ):  # None: interpreted
+            self.runners[key] = compiled[self.grid]
+
+
 @functools.lru_cache(maxsize=4096)
 def _forward_launch(view: View, dtype: torch.dtype) -> Launch:
     how = cut(view, forward_shape(view, dtype))
-    kernel = _forward_runs if how.runs else _forward_columns
+    kernel = kernels.forward_runs if is_runs(view) else kernels.forward_columns
     meta = {"COMPUTE": _compute(dtype), **how.meta}
     return Launch(kernel, (how.groups * how.splits, 1, 1), how.sizes, meta)
+
+
+class Backward(NamedTuple):
+    """The kernel, and if it leaves partial sums: their shape, and the kernel that adds them up."""
+
+    first: Launch
+    partial: tuple[int, int, int] | None
+    second: Launch | None
 
 
 @functools.lru_cache(maxsize=4096)
 def _backward_launch(
     view: View, dtype: torch.dtype, need_input: bool, need_params: bool
-) -> tuple[Launch, tuple[int, int, int], Launch]:
-    """The kernel, the shape of its partial sums, and the kernel that adds these up."""
+) -> Backward:
     how = cut(view, backward_shape(view, dtype))
-    kernel = _backward_runs if how.runs else _backward_columns
-    flags = {"INPUT": need_input, "PARAMS": need_params, "COMPUTE": _compute(dtype)}
-    first = Launch(kernel, (how.groups * how.splits, 1, 1), how.sizes, {**flags, **how.meta})
-    summed = 1 if how.runs else view.inner  # columns that belong to one channel
-    width = min(32, _power_of_two(view.channels))
+    channels, runs = view.channels, is_runs(view)
+    alone = runs and how.splits == 1
+    meta = {"INPUT": need_input, "PARAMS": need_params, "COMPUTE": _compute(dtype)}
+    if runs:
+        meta["ALONE"] = alone
+    kernel = kernels.backward_runs if runs else kernels.backward_columns
+    first = Launch(kernel, (how.groups * how.splits, 1, 1), how.sizes, {**meta, **how.meta})
+    if alone or not need_params:
+        return Backward(first, None, None)
+    summed = 1 if runs else view.inner  # columns that belong to one channel
+    width = min(32, _power_of_two(channels))
     parts = min(1024 // width, _power_of_two(how.splits * summed))
     meta = {"COMPUTE": _compute(dtype), "PARTS": parts, "CHANNELS": width, "num_warps": 4}
-    grid = (triton.cdiv(view.channels, width), 4, 1)
-    second = Launch(_finish, grid, (how.splits, view.channels, summed), meta)
-    return first, (4, how.splits, view.channels * summed), second
+    sizes = (how.splits, channels, summed)
+    second = Launch(kernels.finish, (_ceil(channels, width), 4, 1), sizes, meta)
+    return Backward(first, (4, how.splits, channels * summed), second)
 
 
 def forward(x: Tensor, params: Sequence[Tensor], view: View) -> Tensor:
     """SReLU of the dense tensor ``x``."""
+    if _elsewhere(x):
+        with torch.cuda.device(x.device):
+            return forward(x, params, view)
     y = torch.empty_like(x)
-    with _on_device(x):
-        _forward_launch(view, x.dtype)(x.get_device(), x, y, *_packed(params))
+    params = _packed(params)
+    _forward_launch(view, x.dtype)(_key(x, params), x, y, *params)
     return y
 
 
@@ -403,19 +185,22 @@ def backward(
     view: View,
     need_input: bool,
     need_params: bool,
-) -> tuple[Tensor | None, list[Tensor] | None]:
+) -> tuple[Tensor | None, Sequence[Tensor] | None]:
     """Gradients for the dense ``x`` (``grad`` has its layout) and for the four parameters."""
+    if _elsewhere(x):
+        with torch.cuda.device(x.device):
+            return backward(grad, x, params, view, need_input, need_params)
     params = _packed(params)
+    key = _key(x, params)
     first, size, second = _backward_launch(view, x.dtype, need_input, need_params)
     grad_x = torch.empty_like(x) if need_input else None
-    partial = x.new_empty(size, dtype=compute_dtype(x)) if need_params else None
-    with _on_device(x):
-        first(x.get_device(), grad, x, grad_x, partial, *params)
-        if partial is None:
-            return grad_x, None
-        grads = [torch.empty_like(p) for p in params]
-        second(x.get_device(), partial, params[1], params[3], *grads)
-    return grad_x, grads
+    grads = [torch.empty_like(p) for p in params] if need_params else [None] * 4
+    partial = None if size is None else x.new_empty(size, dtype=compute_dtype(x))
+    sums = (partial, *(grads if second is None else [None] * 4)) if is_runs(view) else (partial,)
+    first(key, grad, x, grad_x, *params, *sums)
+    if second is not None:
+        second(key, partial, params[1], params[3], *grads)
+    return grad_x, grads if need_params else None  # type: ignore[return-value]
 
 
 def _compute(dtype: torch.dtype) -> tl.dtype:
@@ -426,8 +211,11 @@ def _packed(params: Sequence[Tensor]) -> Sequence[Tensor]:
     return params if all(p.is_contiguous() for p in params) else [p.contiguous() for p in params]
 
 
-def _on_device(x: Tensor):
+def _key(x: Tensor, params: Sequence[Tensor]) -> tuple:
+    t_r, a_r, t_l, a_l = params
+    return (x.get_device(), t_r.dtype, a_r.dtype, t_l.dtype, a_l.dtype)
+
+
+def _elsewhere(x: Tensor) -> bool:
     """Triton launches on the current device, which need not be the tensor's."""
-    if not x.is_cuda or x.get_device() == torch.cuda.current_device():
-        return contextlib.nullcontext()
-    return torch.cuda.device(x.device)
+    return x.is_cuda and x.get_device() != torch.cuda.current_device()
