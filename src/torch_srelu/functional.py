@@ -53,7 +53,7 @@ def srelu(
     if has_torch_function(tensors):
         return handle_torch_function(srelu, tensors, *tensors, dim=dim, frozen=frozen)
     check(x, t_r, a_r, t_l, a_l, dim)
-    if torch.compiler.is_exporting() or is_tracing() or registration.transformed():
+    if registration.exporting() or is_tracing() or registration.transformed():
         if frozen:
             t_r, a_r, t_l, a_l = (p.detach() for p in tensors[1:])
         return reference.srelu(x, t_r, a_r, t_l, a_l, dim)
