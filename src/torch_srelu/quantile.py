@@ -120,10 +120,11 @@ class QuantileSearch:
         outer, _, inner = x.shape
         if x.numel() == 0:
             return
-        size = min(_SAMPLE, outer * inner)
-        at = torch.arange(size, device=x.device) * (outer * inner) // size
+        total = outer * inner
+        # Steps of the golden section: equal steps would take the same columns of every image.
+        at = torch.arange(min(_SAMPLE, total), device=x.device) * (int(total * 0.618) | 1) % total
         sample = x[at // inner, :, at % inner].nan_to_num().sort(0).values  # (sample, C)
-        last = size - 1
+        last = len(sample) - 1
         for r, q in enumerate(self._quantiles):
             low = max(0, math.floor((float(q) - _MARGIN) * last))
             high = min(last, math.ceil((float(q) + _MARGIN) * last))
