@@ -113,6 +113,26 @@ def test_modes_and_random_state_are_left_as_they_were():
     assert torch.equal(norm.get_buffer("running_mean"), running)
 
 
+def test_inference_mode_of_the_caller_does_not_matter():
+    model, data = convnet(), batches()
+    optimizer = sgd(model)
+    init = AdaptiveInit(model, optimizer)
+    with torch.inference_mode():
+        init.adapt(data)
+    train(model, optimizer, data)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_on_cuda(dtype):
+    x = torch.randn(64, 3, 16, 16, generator=torch.Generator().manual_seed(0)).to(dtype)
+    model = nn.Sequential(SReLU(3)).cuda()
+    AdaptiveInit(model, sgd(model)).adapt(list(x.split(10)))  # batches are moved to the model
+    values = x.transpose(0, 1).flatten(1).sort(1).values
+    rank = -(-9 * values.shape[1] // 10)
+    assert torch.equal(units(model)["0"].t_r.detach().cpu(), values[:, rank - 1].float())
+
+
 def test_progress_is_shown_on_a_terminal_only(monkeypatch):
     class Terminal(io.StringIO):
         def isatty(self):

@@ -74,6 +74,12 @@ def test_a_parameter_in_two_groups_is_refused():
         param_groups(model, lr=0.1, groups=own)
 
 
+def test_groups_hold_parameters():
+    model = net()
+    with pytest.raises(TypeError, match="must be parameters, got a tuple"):
+        param_groups(model, lr=0.1, groups=[{"params": model.named_parameters()}])
+
+
 @pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW])
 def test_decay_moves_everything_but_srelu(optimizer):
     model = net()

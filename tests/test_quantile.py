@@ -219,6 +219,9 @@ def test_errors():
     for q in (0.0, -0.1, 1.1, math.nan):
         with pytest.raises(ValueError, match=r"in \(0, 1\]"):
             QuantileSearch(1, [q])
+    for wrong in (torch.ones(4, 3), torch.ones(2)):
+        with pytest.raises(ValueError, match="expected 2 channels in dim=1"):
+            QuantileSearch(2, [0.9]).probe(wrong)
     empty = QuantileSearch(2, [0.9])
     empty.start()
     with pytest.raises(ValueError, match="no values"):

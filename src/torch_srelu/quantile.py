@@ -228,10 +228,12 @@ class QuantileSearch:
         lo, hi, under = self._lo[r], self._hi[r], self._below[r]
         if self.passes == 0:
             under = self._under[r]
-        total = under.unsqueeze(1) + counts.cumsum(1)  # values up to the end of each bin
+        # Values up to the end of each bin; in place, for this is the largest table there is.
+        total = torch.cumsum(counts, 1, out=counts).add_(under.unsqueeze(1))
         bins = (total < rank).sum(1).clamp(max=self._bins - 1)
         upto = total.gather(1, bins.unsqueeze(1)).squeeze(1)
-        held = counts.gather(1, bins.unsqueeze(1)).squeeze(1)
+        before = total.gather(1, (bins - 1).clamp(min=0).unsqueeze(1)).squeeze(1)
+        held = upto - torch.where(bins > 0, before, under)
         shift = self._shift(lo, hi)
         start = ((lo >> shift) + bins) << shift
         end = start | ((1 << shift) - 1)  # not start + size - 1, which may overflow
@@ -247,7 +249,7 @@ class QuantileSearch:
             known = lo == hi
         old = (lo, hi, self._below[r], self._inside[r])
         self._lo[r], self._hi[r], self._below[r], self._inside[r] = (
-            torch.where(known, before, after) for before, after in zip(old, new, strict=True)
+            torch.where(known, was, becomes) for was, becomes in zip(old, new, strict=True)
         )
 
     @staticmethod
@@ -306,8 +308,13 @@ class QuantileSearch:
 
     def _as_outer_channels_inner(self, x: Tensor, dim: int) -> Tensor:
         """``x`` in memory order as (outer, C, inner), in a dtype that has keys: a view if dense."""
+        channels = self._lo.shape[1]
+        if channels != 1 and not (-x.dim() <= dim < x.dim() and x.shape[dim] == channels):
+            raise ValueError(
+                f"expected {channels} channels in dim={dim}, got a batch of shape {tuple(x.shape)}"
+            )
         x = layout.densify(x.detach())
-        view = layout.view(x, self._lo.shape[1], dim)
+        view = layout.view(x, channels, dim)
         assert view is not None, "densify left gaps"
         strides = (view.channels * view.inner, view.inner, 1)
         return x.as_strided(view, strides, x.storage_offset()).to(compute_dtype(x))
