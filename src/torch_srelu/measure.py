@@ -57,6 +57,8 @@ class Measurement:
         with contextlib.ExitStack() as stack:
             stack.callback(random.restore)
             stack.enter_context(_evaluating(self._model))
+            for module in sharded_modules(self._model):
+                stack.callback(module.reshard)  # a forward pass leaves some parameters gathered
             stack.enter_context(_eager())
             for unit in self._search_of:
                 hook = unit.register_forward_pre_hook(self._observe, with_kwargs=True)

@@ -35,7 +35,7 @@ class QuantileSearch:
     Args:
         channels: Number of channels; 1 treats all values of a batch as one channel.
         quantiles: Which to find, each in (0, 1].
-        bins: Steps that a pass tells apart, a power of two.
+        bins: Steps that a pass tells apart, at least 2.
         device: Where the batches are.
         group: The processes that share the stream; None for one process alone. Every process must
             call `start` and `finish_pass` equally often, also where it has no batch.
@@ -217,11 +217,15 @@ class QuantileSearch:
             self._into = [Counts(channels, self._bins, self._device) for _ in self._lo]
 
     def _shift(self, lo: Tensor, hi: Tensor) -> Tensor:
-        """How many bits of the keys a bin leaves open, so that ``bins`` of them are enough."""
-        # In float64, whose rounding can only ask for wider bins. Half of the bins: the first and
-        # the last may be cut, and the number of keys is rounded up to a power of two.
-        keys = torch.frexp(hi.double() - lo.double() + 1).exponent.long()
-        return (keys - (self._bins.bit_length() - 2)).clamp(min=0)
+        """How many low bits of the keys a bin leaves open: as few as ``bins`` bins allow."""
+        # The width in float64, where it cannot overflow, gives bins that are surely wide enough
+        # but up to four times too wide.
+        width = torch.frexp(hi.double() - lo.double() + 1).exponent.long()
+        shift = (width - self._bins.bit_length() + 2).clamp(min=0)
+        for _ in range(2):
+            finer = (shift - 1).clamp(min=0)
+            shift = torch.where((hi >> finer) - (lo >> finer) < self._bins, finer, shift)
+        return shift
 
     def _narrow(self, r: int, rank: int, counts: Tensor) -> None:
         """From the counts of the bins to the bin that holds the rank, or to what lies outside."""
