@@ -11,10 +11,17 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from small_networks import batches, convnet, same, sgd, train, units
+from small_networks import batches, convnet, same, sgd, threads, train, units
 from torch_srelu import AdaptiveInit, SReLU
 from torch_srelu.adapt import _units
 from torch_srelu.ops.scan import Counts
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    with threads(1):
+        yield
+
 
 # ---- batches and networks of all kinds ----
 
@@ -107,7 +114,7 @@ def test_modes_and_random_state_are_left_as_they_were():
     modes = [module.training for module in model.modules()]
     state = torch.get_rng_state()
     running = norm.get_buffer("running_mean").clone()
-    init.adapt(data, forward=lambda network, batch: network(batch[0]) + torch.rand(()))
+    init.adapt(data, forward=lambda network, batch: network(batch[0] + torch.rand(())))
     assert [module.training for module in model.modules()] == modes
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.equal(norm.get_buffer("running_mean"), running)
