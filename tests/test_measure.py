@@ -4,7 +4,7 @@ import copy
 import io
 import math
 import random
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -35,12 +35,18 @@ class TwoInputs(nn.Module):
         return self.act(x=left + right)
 
 
+class Pair(NamedTuple):
+    left: torch.Tensor
+    right: torch.Tensor
+
+
 def test_loaders_of_tensors_tuples_and_dicts():
     x = torch.randn(10, 3, generator=torch.Generator().manual_seed(0))
     expected = (2 * x).sort(0).values[8]
     ways = [
         ([{"left": x, "right": x}], None),
         ([(x, (x, "label"))], lambda model, batch: model(batch[0], right=batch[1][0])),
+        ([Pair(x, x)], lambda model, pair: model(pair.left, pair.right)),
     ]
     for loader, forward in ways:
         model = TwoInputs()

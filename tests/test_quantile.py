@@ -206,7 +206,9 @@ def test_writes_down_no_more_than_it_has_room_for():
 
 def test_few_passes_and_bounded_memory():
     generator = torch.Generator().manual_seed(0)
-    batches = [torch.randn(64, 20, 30, 30, generator=generator) for _ in range(4)]
+    # Brighter from image to image and from left to right: the probe must see all parts of a batch.
+    light = torch.linspace(1, 3, 64)[:, None, None, None] * torch.linspace(1, 9, 32)
+    batches = [torch.randn(64, 20, 32, 32, generator=generator) * light for _ in range(4)]
     found = search(batches, 20, [0.9])
     assert found.passes == 2
     again = QuantileSearch(20, [0.9])

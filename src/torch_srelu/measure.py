@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 from torch.nn.parallel import DataParallel, DistributedDataParallel
+from torch.utils._pytree import tree_map
 
 from .module import SReLU
 from .quantile import QuantileSearch
@@ -193,14 +194,8 @@ def call(model: nn.Module, batch: Any) -> Any:
 
 
 def _to(batch: Any, device: torch.device) -> Any:
-    """The batch with all its tensors on ``device``."""
-    if hasattr(batch, "to"):
-        return batch.to(device)
-    if isinstance(batch, Mapping):
-        return {name: _to(part, device) for name, part in batch.items()}
-    if isinstance(batch, (tuple, list)):
-        return [_to(part, device) for part in batch]
-    return batch
+    """The batch, of the same structure, with all its tensors on ``device``."""
+    return tree_map(lambda part: part.to(device) if hasattr(part, "to") else part, batch)
 
 
 @contextlib.contextmanager
