@@ -15,6 +15,7 @@ from small_networks import batches, convnet, same, sgd, threads, train, units
 from torch_srelu import AdaptiveInit, SReLU
 from torch_srelu.adapt import _units
 from torch_srelu.ops.scan import Counts
+from torch_srelu.quantile import ChangedStreamError
 
 
 @pytest.fixture(autouse=True)
@@ -250,7 +251,7 @@ def test_data_that_change_from_pass_to_pass_are_caught():
         optimizer = sgd(model)
         init = AdaptiveInit(model, optimizer)
         before = picture(model, optimizer)
-        with pytest.raises(RuntimeError, match=f"input of 0: pass 2 {message}"):
+        with pytest.raises(ChangedStreamError, match=f"input of 0: pass 2 {message}"):
             init.adapt(loader)
         assert same(picture(model, optimizer), before)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from small_networks import threads
 from torch_srelu.ops import scan as scan_module
 from torch_srelu.ops.scan import Counts, Interval, Kept, from_keys, scan, to_keys
-from torch_srelu.quantile import QuantileSearch
+from torch_srelu.quantile import ChangedStreamError, QuantileSearch
 from two_processes import run_in_two_processes
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -275,7 +275,7 @@ def test_a_stream_that_changes_is_caught():
         found.finish_pass()
         assert not found.done
         found.update(again)
-        with pytest.raises(RuntimeError, match=message):
+        with pytest.raises(ChangedStreamError, match=message):
             found.finish_pass()
 
 

@@ -15,7 +15,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.utils._pytree import tree_map
 
 from .module import SReLU
-from .quantile import QuantileSearch
+from .quantile import ChangedStreamError, QuantileSearch
 from .replay import RandomState, new_workers
 
 Forward = Callable[[nn.Module, Any], Any]
@@ -224,8 +224,8 @@ def _named(unit: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise ValueError(f"the input of {unit}: {error}") from None
-    except RuntimeError as error:
-        raise RuntimeError(
+    except ChangedStreamError as error:
+        raise ChangedStreamError(
             f"the input of {unit}: {error}. The data must be the same each time the loader is "
             "read. The generators of torch, Python, NumPy and the DataLoader are replayed; a data "
             "set or transform with a generator of its own must seed it anew each time"

@@ -19,6 +19,10 @@ _LARGEST = int(to_keys(torch.tensor(torch.finfo(torch.float64).max, dtype=torch.
 _MARGIN = 0.08  # on both sides of a quantile of the probe, as a share of all values
 
 
+class ChangedStreamError(RuntimeError):
+    """A later pass saw other values than the first."""
+
+
 class QuantileSearch:
     """Finds exact quantiles of every channel of a stream that can be read more than once.
 
@@ -28,7 +32,7 @@ class QuantileSearch:
     stream counts how many lie in each of ``bins`` small steps there and below them; each later
     pass does so inside the one step that holds the rank, or writes its values down if they are
     few. Two or three passes are the rule. Between passes, the number of values and a checksum are
-    compared: a stream that did not repeat itself is an error.
+    compared: a stream that did not repeat itself is an error (`ChangedStreamError`).
 
     Memory: 8 bytes times ``bins`` for every channel and quantile, besides a few numbers.
 
@@ -268,7 +272,7 @@ class QuantileSearch:
         todo = (self._lo[r] < self._hi[r]).nonzero().squeeze(1)
         held = self._inside[r][todo]
         if len(keys) != int(held.sum()):
-            raise RuntimeError(f"pass {self.passes + 1} saw other values than the ones before")
+            raise ChangedStreamError(f"pass {self.passes + 1} saw other values than the first")
         answer = keys[held.cumsum(0) - held + rank - 1 - self._below[r][todo]]
         self._lo[r][todo] = self._hi[r][todo] = answer
         smaller = keys < self._lo[r][channels]
@@ -298,12 +302,14 @@ class QuantileSearch:
             return
         before, expected = self._fingerprint
         if count != before:
-            raise RuntimeError(f"pass {self.passes + 1} saw {count} values, the first {before}")
+            raise ChangedStreamError(
+                f"pass {self.passes + 1} saw {count} values, the first {before}"
+            )
         # The sums of a batch are modulo the width of a key, so only that much of them is known.
         known = -1 if self._dtype == torch.float64 else 2**32 - 1
         other = int(((checksum - expected) & known != 0).sum())
         if other:
-            raise RuntimeError(
+            raise ChangedStreamError(
                 f"pass {self.passes + 1} saw other values than the first in {other} of "
                 f"{len(checksum)} channels"
             )
