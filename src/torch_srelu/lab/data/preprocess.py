@@ -25,30 +25,30 @@ _CHUNK = 5000  # images at a time: bounds what float64 copies take
 Transform = Callable[[Tensor], Tensor]
 
 
-def fit(kind: str, train: Tensor, largest: int, cache: Path | None = None) -> Transform:
+def fit(kind: str, train: Tensor, white: int, cache: Path | None = None) -> Transform:
     """The preprocessing ``kind``, fitted on ``train``: uint8 images to float32 images.
 
     Args:
         kind: "scale" (to [0, 1]), "gcn" or "gcn+zca".
-        train: uint8 images (N, C, H, W) of the training part.
-        largest: The value of a full pixel; 255, or 16 for the digits.
+        train: uint8 images (N, C, H, W) of the training part, on the device of the work.
+        white: The value of a full pixel; 255, or 16 for the digits.
         cache: Folder that keeps the whitening, which takes a minute to compute on a CPU.
 
     Example:
         >>> images = torch.tensor([[[[0, 8], [16, 4]]]], dtype=torch.uint8)
-        >>> fit("scale", images, largest=16)(images)
+        >>> fit("scale", images, white=16)(images)
         tensor([[[[0.0000, 0.5000],
                   [1.0000, 0.2500]]]])
     """
     if kind == "scale":
-        return lambda images: images.to(torch.float32) / largest
+        return lambda images: images.to(torch.float32) / white
     if kind == "gcn":
         return _in_chunks(lambda images: gcn(images).to(torch.float32))
-    mean, matrix = _cached_zca(train, cache)
+    mean, matrix = (t.to(train.device) for t in _cached_zca(train, cache))
 
     def whiten(images: Tensor) -> Tensor:
         flat = gcn(images).flatten(1).to(torch.float32)
-        return ((flat - mean.to(flat.device)) @ matrix.to(flat.device)).reshape(images.shape)
+        return ((flat - mean) @ matrix).reshape(images.shape)
 
     return _in_chunks(whiten)
 
