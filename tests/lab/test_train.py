@@ -3,12 +3,11 @@
 import math
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import torch
-from killing import RUN as KILLED_RUN
+from killing import RUN as INTERRUPTED
 
 from torch_srelu.lab import checkpoints, records, session
 from torch_srelu.lab.checkpoints import NAME, PREVIOUS, CheckpointWarning
@@ -19,7 +18,6 @@ from torch_srelu.lab.recipes import recipe
 from torch_srelu.lab.records import Record
 from torch_srelu.lab.train import Progress, judge, train
 
-CPU = torch.device("cpu")
 HERE = Path(__file__).parent
 
 
@@ -121,11 +119,20 @@ def test_test_data_are_opened_once_at_the_end(tmp_path, monkeypatch):
     assert opened == ["train", "epoch", "epoch", "epoch", "test"]
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    """A run that was never stopped."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    record = train(INTERRUPTED, tmp_path_factory.mktemp("whole"), checkpoint_seconds=0.0)
+    torch.set_num_threads(threads)
+    return record
+
+
 @pytest.mark.parametrize("share", [0.2, 1 / 3, 0.5, 0.95])  # 1/3 is where the freeze ends
-def test_a_stopped_run_goes_on_bit_for_bit(tmp_path, share, monkeypatch):
+def test_a_stopped_run_goes_on_bit_for_bit(tmp_path, share, monkeypatch, whole):
     monkeypatch.setattr("torch_srelu.lab.train._SHOWN_EVERY", 0.0)
-    run = tiny(validation=0.2, ema=0.9, freeze=1)
-    whole = train(run, tmp_path / "whole")
+    run = INTERRUPTED
     stop = stop_at(share)
     with pytest.raises(Stop):
         train(run, tmp_path / "cut", on_epoch=stop, on_step=stop, checkpoint_seconds=0.0)
@@ -137,10 +144,8 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path, share, monkeypatch):
     assert_equal(record, whole)
 
 
-def test_killed_at_ten_random_moments_the_record_is_the_same(tmp_path):
-    began = time.monotonic()
-    whole = train(KILLED_RUN, tmp_path / "whole", checkpoint_seconds=0.0)
-    seconds = time.monotonic() - began
+def test_killed_at_ten_random_moments_the_record_is_the_same(tmp_path, whole):
+    seconds = 2 * sum(m.seconds for m in whole.metrics)  # with its checkpoints, roughly
     kills = 0
     for attempt in range(10):  # in each, until the run is finished
         root = tmp_path / str(attempt)
@@ -157,9 +162,8 @@ def test_killed_at_ten_random_moments_the_record_is_the_same(tmp_path):
     assert kills >= 10
 
 
-def test_a_damaged_checkpoint_costs_time_only(tmp_path):
-    run = tiny(freeze=1)
-    whole = train(run, tmp_path / "whole")
+def test_a_damaged_checkpoint_costs_time_only(tmp_path, whole):
+    run = INTERRUPTED
     with pytest.raises(Stop):
         train(run, tmp_path / "cut", on_epoch=stop_at(0.6), checkpoint_seconds=0.0)
     (record,) = records.find(tmp_path / "cut")
