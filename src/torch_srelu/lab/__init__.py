@@ -1,1 +1,1 @@
-"""The laboratory: activations compared under one protocol. Needs the extra ``[lab]``."""
+"""The laboratory: trains rival activations under one protocol and keeps a record of every run."""
