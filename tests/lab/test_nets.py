@@ -108,3 +108,17 @@ def test_every_parameter_has_its_published_factors_once(dataset, last, activatio
 def test_unknown_names_list_the_choices():
     with pytest.raises(ValueError, match=r"did you mean 'nin-cifar10'.*nin-digits"):
         nets.build("nin-cifar1", "relu")
+
+
+def test_the_bias_of_a_gpu_block_has_torchs_gradient() -> None:
+    """The sum in two steps is the sum; on a CPU the block leaves it to torch."""
+    torch.manual_seed(0)
+    y = torch.randn(4, 3, 5, 6).to(memory_format=torch.channels_last).requires_grad_()
+    bias, grad = torch.randn(3, requires_grad=True), torch.randn(4, 3, 5, 6)
+    got = torch.autograd.grad(nets._AddBias.apply(y, bias), [y, bias], grad)
+    expected = torch.autograd.grad(y.double() + bias.double()[:, None, None], [y, bias], grad.double())
+    torch.testing.assert_close(got, expected)
+    low = y.detach().bfloat16().requires_grad_()
+    out = nets._AddBias.apply(low, bias)
+    assert out.dtype == torch.bfloat16
+    assert torch.autograd.grad(out, bias, grad.bfloat16())[0].dtype == torch.float32
