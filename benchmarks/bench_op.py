@@ -1,7 +1,8 @@
 """The price of SReLU beside its rivals': ``make bench``, on whatever device is there.
 
 Prints a table of ratios for every tensor and writes all timings, with percentiles, hardware and
-versions, to ``benchmarks/results/op-<device>.csv``. ``--quick`` takes fewer rounds and tensors.
+versions, to ``benchmarks/results/op-<device>.csv``. ``--quick`` takes fewer rounds and tensors;
+``--table`` times nothing and prints the table of the README from what was written before.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ COLUMNS = (
     *("provider", "shape", "dtype", "layout", "pass", "clock", "median_us", "p20_us", "p80_us"),
     *("rounds", "hardware", "torch_srelu", "torch"),
 )
+LARGE_US = 100  # below this a call's time is not that of its bytes
 F32, BF16 = torch.float32, torch.bfloat16
 LARGE_GPU = [
     Case((512, 192, 32, 32), dtype, layout)
@@ -48,7 +50,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer rounds, the main tensors only")
     parser.add_argument("--rounds", type=int, default=None, help="how often everything is timed")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--table", action="store_true", help="the README's table, from the records")
     args = parser.parse_args()
+    if args.table:
+        print(readme_table(args.out))
+        return
     device = "cuda" if torch.cuda.is_available() else "cpu"
     cases = LARGE_GPU + SMALL_GPU if device == "cuda" else CPU
     if args.quick:
@@ -100,6 +106,38 @@ def print_table(case: Case, rows: list[Timing]) -> None:
             cells.append(f"{t * 1e6:14.1f} us {t / relu:8.2f}x")
         print(f"  {name:16}" + "".join(f"{c:>27}" for c in cells))
     print(flush=True)
+
+
+SHOWN = ("prelu", "gelu", "srelu reference", "srelu compiled", "srelu fused")
+
+
+def readme_table(folder: Path) -> str:
+    """Forward + backward of every recorded tensor that is large, as multiples of relu's time."""
+    lines = [
+        f"| forward + backward, time / relu's | {' | '.join(SHOWN)} |",
+        "|---|" + "---|" * len(SHOWN),
+    ]
+    notes = []
+    for path in sorted(folder.glob("op-*.csv"), reverse=True):
+        with path.open(newline="") as file:
+            rows = [r for r in csv.DictReader(file) if r["pass"] == "forward+backward"]
+        clock = "gpu" if any(r["clock"] == "gpu" for r in rows) else "wall"
+        rows = [r for r in rows if r["clock"] == clock]
+        for tensor in dict.fromkeys((r["shape"], r["dtype"], r["layout"]) for r in rows):
+            times = {
+                r["provider"]: float(r["median_us"])
+                for r in rows
+                if (r["shape"], r["dtype"], r["layout"]) == tensor
+            }
+            if times["relu"] < LARGE_US:
+                continue
+            device = "GPU" if clock == "gpu" else "CPU"
+            cells = [f"{times[name] / times['relu']:.2f}" for name in SHOWN]
+            cells[-1] = f"**{cells[-1]}**"
+            lines.append(f"| {device}, {', '.join(tensor)} | {' | '.join(cells)} |")
+        first = rows[0]
+        notes.append(f"{first['hardware']}, torch {first['torch']}, n = {first['rounds']} rounds")
+    return "\n".join(lines) + "\n\nMedians within one run: " + "; ".join(notes) + "."
 
 
 def write(rows: list[Timing], path: Path, hardware: str) -> None:

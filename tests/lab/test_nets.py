@@ -116,7 +116,9 @@ def test_the_bias_of_a_gpu_block_has_torchs_gradient() -> None:
     y = torch.randn(4, 3, 5, 6).to(memory_format=torch.channels_last).requires_grad_()
     bias, grad = torch.randn(3, requires_grad=True), torch.randn(4, 3, 5, 6)
     got = torch.autograd.grad(nets._AddBias.apply(y, bias), [y, bias], grad)
-    expected = torch.autograd.grad(y.double() + bias.double()[:, None, None], [y, bias], grad.double())
+    expected = torch.autograd.grad(
+        y.double() + bias.double()[:, None, None], [y, bias], grad.double()
+    )
     torch.testing.assert_close(got, expected)
     low = y.detach().bfloat16().requires_grad_()
     out = nets._AddBias.apply(low, bias)
