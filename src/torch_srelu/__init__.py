@@ -1,9 +1,20 @@
 """SReLU, the S-shaped rectified linear unit, for PyTorch: per channel, fused, right everywhere."""
 
+from .convert import convert
 from .functional import srelu
 from .module import LazySReLU, SReLU
 from .ops.backends import backends, use_backend
+from .summary import summary
 
 __version__ = "0.1.0"
 
-__all__ = ["LazySReLU", "SReLU", "__version__", "backends", "srelu", "use_backend"]
+__all__ = [
+    "LazySReLU",
+    "SReLU",
+    "__version__",
+    "backends",
+    "convert",
+    "srelu",
+    "summary",
+    "use_backend",
+]

@@ -1,0 +1,343 @@
+"""Runs a network and notes every activation that is called: where, on what, and in which layout.
+
+Runs on fake tensors, which have shapes but no values, so it costs little and moves nothing; a
+network that needs values is run on the real example. Either way it is left exactly as it was.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import itertools
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType, FunctionType, MethodDescriptorType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from . import inputs, rewrite
+from .activations import MODULES, Activation, is_activation, recognise
+from .flow import Flow, Layout
+
+# Frames of these modules lie between a call in a network and the function that it calls.
+_PLUMBING = {"torch.overrides", "torch.nn.functional", "torch.nn.modules.module", "torch._tensor"}
+HOOKS = tuple(name for name in vars(nn.Module()) if "_hooks" in name)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """An activation module and its place in the tree."""
+
+    parent: nn.Module
+    name: str
+    module: nn.Module
+
+
+@dataclass(frozen=True)
+class Place:
+    """A call expression in a method of a module of the network."""
+
+    owner: nn.Module
+    method: str
+    end: rewrite.Position
+    form: rewrite.Form
+
+
+@dataclass
+class Call:
+    """One activation, as it was called in the run."""
+
+    activation: Activation
+    slot: Slot | None  # the module that was called; None for a function
+    place: Place | None  # None: not in a method of a module
+    where: str  # the place in words
+    problem: str | None  # why the call cannot be rewritten
+    computed: bool  # its slopes are made in the forward pass
+    layout: Layout
+    dtype: torch.dtype
+    device: torch.device
+    layer: int | None  # which layer made the input
+    turn: int  # how often this run of the method had come here before
+    read_again: bool = False  # somebody reads the input after an in-place call
+
+
+def slots_of(model: nn.Module) -> list[Slot]:
+    """Every activation module of the network, once for each place where it is registered."""
+    return [
+        Slot(parent, name, child)
+        for parent in model.modules()
+        for name, child in parent._modules.items()
+        if child is not None and type(child) in MODULES
+    ]
+
+
+class Observer(Flow):
+    """Notes the activations of a run in ``calls``."""
+
+    def __init__(self, model: nn.Module, slots: dict[int, Slot]) -> None:
+        super().__init__()
+        self.calls: list[Call] = []
+        self._modules = {id(m) for m in model.modules()}
+        self._constants = {id(t) for t in itertools.chain(model.parameters(), model.buffers())}
+        self._slots = slots
+        self._turns: Counter = Counter()
+        # Memory that an in-place activation has overwritten; kept, so that no other has its key.
+        self._overwritten: dict[int, tuple[Any, Call]] = {}
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        activation = recognise(func, args, kwargs)
+        call = activation and self._note(activation, func, args, kwargs)
+        out = func(*args, **kwargs)
+        if self._overwritten and _has_tensor(out):
+            self.look_for_overwritten((args, kwargs))
+        if call is not None and call.activation.inplace:
+            # The result moves elsewhere: whoever touches the old memory reads the input again.
+            storage = out.untyped_storage()
+            out = out.clone()
+            self._overwritten[storage._cdata] = storage, call
+        self.follow(func, args, kwargs, out)
+        return out
+
+    def look_for_overwritten(self, values: object) -> None:
+        """Notes which in-place activations have changed one of these tensors."""
+        for x in tree_leaves(values):
+            if isinstance(x, Tensor) and x.layout == torch.strided:
+                found = self._overwritten.get(x.untyped_storage()._cdata)
+                if found is not None:
+                    found[1].read_again = True
+
+    def _note(self, activation: Activation, func, args, kwargs) -> Call:
+        x = args[0] if args else kwargs["input"]
+        frame = _outside_plumbing(sys._getframe(2))
+        slot, callee = None, func
+        if type(_receiver(frame)) in MODULES:  # this is the forward of an activation module
+            callee = _receiver(frame)
+            slot = self._slots.get(id(callee))
+            activation = replace(activation, kind=type(callee))
+            frame = _outside_plumbing(frame.f_back)
+        place, problem = self._locate(frame, callee)
+        slope = activation.slope
+        here = frame, frame.f_lasti, slot
+        self._turns[here] += 1
+        call = Call(
+            activation,
+            slot,
+            place,
+            where=_in_words(frame),
+            problem=problem,
+            computed=slope is not None and id(slope) not in self._constants,
+            layout=self.layout(x),
+            dtype=x.dtype,
+            device=x.device,
+            layer=self.layer(x),
+            turn=self._turns[here] - 1,
+        )
+        self.calls.append(call)
+        return call
+
+    def _locate(self, frame: FrameType, callee: object) -> tuple[Place | None, str | None]:
+        """The place of the call that ``frame`` is in, and why it cannot be rewritten, if so."""
+        found = self._method(frame)
+        if found is None:
+            return None, "called in a function that is not a method of a module"
+        owner, name, function = found
+        positions = frame.f_code.co_positions()
+        _, line, _, column = next(itertools.islice(positions, frame.f_lasti // 2, None))
+        if line is None or column is None:
+            return None, "Python was started without column numbers (-X no_debug_ranges)"
+        form = _form(callee)
+        place = Place(owner, name, (line, column), form)
+        if getattr(type(owner), name) is not function:
+            return place, f"called in a {name}() that is reached through super()"
+        expression = rewrite.call_at(function, place.end)
+        if expression is None:
+            return place, "the source code of the call cannot be read"
+        if not _calls(expression, callee, frame) or rewrite.input_of(expression, form) is None:
+            return place, "called indirectly"
+        return place, None
+
+    def _method(self, frame: FrameType) -> tuple[nn.Module, str, FunctionType] | None:
+        """The module that ``frame`` runs a method of, or a function written inside a method."""
+        outer: FrameType | None = frame
+        while outer is not None:
+            module = _receiver(outer)
+            if id(module) in self._modules and isinstance(module, nn.Module):
+                found = rewrite.method_with(type(module), frame.f_code)
+                return found and (module, *found)
+            outer = outer.f_back
+        return None
+
+
+def _form(callee: object) -> rewrite.Form:
+    if isinstance(callee, nn.Module):
+        return "module"
+    return "method" if isinstance(callee, MethodDescriptorType) else "function"
+
+
+def _in_words(frame: FrameType) -> str:
+    code = frame.f_code
+    return f"{code.co_qualname}, {Path(code.co_filename).name}:{frame.f_lineno}"
+
+
+def _calls(expression: ast.Call, callee: object, frame: FrameType) -> bool:
+    """Whether the expression itself calls ``callee``, rather than something that calls it."""
+    function = expression.func
+    if isinstance(callee, MethodDescriptorType):  # x.relu(), not torch.Tensor.relu(x)
+        return (
+            isinstance(function, ast.Attribute)
+            and function.attr == callee.__name__
+            and not isinstance(_evaluate(function.value, frame), type)
+        )
+    value = _evaluate(function, frame)
+    return value is callee or (not isinstance(callee, nn.Module) and is_activation(value))
+
+
+def _evaluate(expression: ast.expr, frame: FrameType) -> object:
+    """The value of an expression of names, attributes and indices; None for any other."""
+    harmless = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.expr_context)
+    if not all(isinstance(node, harmless) for node in ast.walk(expression)):
+        return None
+    compiled = compile(ast.Expression(expression), "<callee>", "eval")
+    return eval(compiled, frame.f_globals, frame.f_locals)
+
+
+def _receiver(frame: FrameType) -> object:
+    """``self``, if the frame is a method's."""
+    names = frame.f_code.co_varnames
+    return frame.f_locals.get(names[0]) if names else None
+
+
+def _outside_plumbing(frame: FrameType | None) -> FrameType:
+    while frame is not None and frame.f_globals.get("__name__") in _PLUMBING:
+        frame = frame.f_back
+    assert frame is not None, "an activation is called by somebody"
+    return frame
+
+
+def _has_tensor(out: object) -> bool:
+    return any(isinstance(leaf, Tensor) for leaf in tree_leaves(out))
+
+
+# ---- running the network ----
+
+
+@dataclass
+class Observed:
+    """What the runs in evaluation and in training mode showed."""
+
+    calls: list[Call]
+    failure: str | None  # why the network could not be run in training mode
+
+
+def observe(model: nn.Module, example: object) -> Observed:
+    """Runs the network in evaluation and in training mode on shapes like those of ``example``.
+
+    Without an example, an input is made up from the first layer.
+
+    Raises:
+        ValueError: The network cannot be run.
+    """
+    if example is not None:
+        try:
+            return _observe(model, example, fake=True)
+        except Exception:
+            return _observe(model, example, fake=False)  # it needs values; or fails for good
+    failure: Exception | None = None
+    for candidate in inputs.candidates(model):
+        try:
+            return _observe(model, candidate, fake=True)
+        except Exception as error:
+            failure = error
+    reason = f": {type(failure).__name__}: {failure}" if failure else ""
+    raise ValueError(
+        f"cannot tell what input {type(model).__name__} takes{reason}\n"
+        "Pass one as example=: a tensor, a tuple of positional or a dict of keyword arguments."
+    ) from failure
+
+
+def _observe(model: nn.Module, example: object, fake: bool) -> Observed:
+    calls = _run(model, example, fake, training=False)
+    try:
+        return Observed(calls + _run(model, example, fake, training=True), None)
+    except Exception as error:
+        return Observed(calls, f"{type(error).__name__}: {error}")
+
+
+def _run(model: nn.Module, example: object, fake: bool, training: bool) -> list[Call]:
+    with untouched(model, values=not fake), running(model, training, fake) as convert:
+        slots = {}
+        for slot in slots_of(model):
+            # A stand-in for each slot: one module may be in several, or be called past its slot.
+            slot.parent._modules[slot.name] = stand_in = copy.copy(slot.module)
+            slots[id(stand_in)] = slot
+        args, kwargs = _arguments(convert(example))
+        with Observer(model, slots) as observer:
+            observer.look_for_overwritten(model(*args, **kwargs))
+        return observer.calls
+
+
+def _arguments(example: Any) -> tuple[tuple, dict[str, Any]]:
+    if isinstance(example, dict):
+        return (), example
+    return (example if isinstance(example, tuple) else (example,)), {}
+
+
+@contextmanager
+def running(model: nn.Module, training: bool, fake: bool) -> Iterator[Any]:
+    """The conditions of a run. Gives the function that makes an example fit for it."""
+    with ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(torch.random.fork_rng(devices=_cuda_devices(model)))
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        model.train(training)
+        if fake:
+            mode = stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+            yield lambda example: tree_map_only(Tensor, mode.from_tensor, example)
+        else:
+            yield copy.deepcopy  # an in-place activation may change it
+
+
+def _cuda_devices(model: nn.Module) -> list[int]:
+    return sorted({p.device.index for p in model.parameters() if p.is_cuda})
+
+
+@contextmanager
+def untouched(model: nn.Module, values: bool) -> Iterator[None]:
+    """Takes the hooks off for the time of a run, and puts everything back as it was after it.
+
+    Args:
+        model: The network.
+        values: Whether the run computes with values, and so may change buffers.
+    """
+    modules = list(model.modules())
+    attributes = [dict(vars(m)) for m in modules]
+    contents = [[(d, dict(d)) for d in _contents(m)] for m in modules]
+    buffers = [(b, b.clone()) for b in model.buffers()] if values else []
+    try:
+        for module in modules:
+            for name in HOOKS:
+                object.__setattr__(module, name, type(vars(module)[name])())
+        yield
+    finally:
+        for module, saved in zip(modules, attributes, strict=True):
+            vars(module).clear()
+            vars(module).update(saved)
+        for current, before in itertools.chain.from_iterable(contents):
+            current.clear()
+            current.update(before)
+        with torch.no_grad():
+            for buffer, before in buffers:
+                buffer.copy_(before)
+
+
+def _contents(module: nn.Module) -> tuple[dict[str, Any], ...]:
+    return module._parameters, module._buffers, module._modules
