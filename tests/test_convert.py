@@ -17,6 +17,9 @@ from torch.utils._pytree import tree_leaves
 import torch_srelu as ts
 from torch_srelu.convert.units import InPlaceSReLU
 
+vision = pytest.importorskip("torchvision.models")
+timm = pytest.importorskip("timm")
+
 RECTIFIERS = {"relu", "relu_", "leaky_relu", "leaky_relu_", "_prelu_kernel", "prelu", "hardtanh",
               "hardtanh_"}  # fmt: skip
 
@@ -110,16 +113,16 @@ ZOO = {
 FAMILIES = ("resnet26d", "regnetx_002", "hrnet_w18_small")
 
 
-def build(name, vision, timm, **options):
+def build(name):
     torch.manual_seed(0)
     if name in ZOO:
-        return getattr(vision, name)(num_classes=10, **ZOO[name], **options)
+        return getattr(vision, name)(num_classes=10, **ZOO[name])
     return timm.create_model(name, num_classes=10)
 
 
 @pytest.mark.parametrize("name", [*ZOO, *FAMILIES])
-def test_a_known_network_is_the_same_and_wholly_converted(name, vision, timm):
-    net = build(name, vision, timm).eval()
+def test_a_known_network_is_the_same_and_wholly_converted(name):
+    net = build(name).eval()
     x = torch.randn(2, 3, 64, 64)
     keys = list(net.state_dict())
     tree = {path: type(m) for path, m in net.named_modules() if type(m) is not nn.ReLU}
@@ -148,7 +151,7 @@ def test_a_known_network_is_the_same_and_wholly_converted(name, vision, timm):
     assert all(p.grad is not None for unit in units(net) for p in unit.parameters())
 
 
-def test_googlenet_has_61_sites_with_auxiliary_heads_and_57_without(vision):
+def test_googlenet_has_61_sites_with_auxiliary_heads_and_57_without():
     with_heads = ts.convert(vision.googlenet(init_weights=False))
     without = ts.convert(vision.googlenet(init_weights=False, aux_logits=False))
     assert len(units(with_heads)) == 61
@@ -159,7 +162,7 @@ def test_googlenet_has_61_sites_with_auxiliary_heads_and_57_without(vision):
     assert out.aux_logits2 is not None
 
 
-def test_hooks_on_inner_and_on_replaced_modules_still_fire(vision):
+def test_hooks_on_inner_and_on_replaced_modules_still_fire():
     net = vision.resnet18()
     fired = Counter()
     for path in ("layer1.0", "layer1.0.relu", "layer2.1.conv1"):

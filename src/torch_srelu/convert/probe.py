@@ -297,7 +297,8 @@ def running(model: nn.Module, training: bool, fake: bool) -> Iterator[Any]:
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
         stack.enter_context(torch.random.fork_rng(devices=_cuda_devices(model)))
-        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        if "torch._dynamo" in sys.modules:  # else nothing is compiled, and importing it takes long
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
         model.train(training)
         if fake:
             mode = stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
