@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import copy
 import itertools
+import logging
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -301,10 +302,21 @@ def running(model: nn.Module, training: bool, fake: bool) -> Iterator[Any]:
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         model.train(training)
         if fake:
+            stack.enter_context(_quiet("torch._subclasses.fake_tensor"))  # it logs what we catch
             mode = stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
             yield lambda example: tree_map_only(Tensor, mode.from_tensor, example)
         else:
             yield copy.deepcopy  # an in-place activation may change it
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    logger = logging.getLogger(name)
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 def _cuda_devices(model: nn.Module) -> list[int]:

@@ -8,6 +8,7 @@ before an optimizer, DistributedDataParallel, a state_dict or ``from_pretrained`
 
 from __future__ import annotations
 
+import functools
 import sys
 import weakref
 from types import FrameType
@@ -95,10 +96,7 @@ def _size_by_run(module: nn.Module, waiting: list[UnsizedSReLU]) -> None:
         seen: dict[UnsizedSReLU, Layout] = {}
         try:
             with untouched(module, values=False), running(module, False, fake=True) as fake:
-                with Flow() as flow:
-                    for unit in waiting:
-                        vars(unit)["forward"] = _Look(unit, flow, seen)
-                    module(fake(candidate))
+                _watch_run(module, fake(candidate), waiting, seen)
         except Exception:  # not an input of this module: the next one, or the next module around
             continue
         for unit, layout in seen.items():
@@ -110,19 +108,27 @@ def _size_by_run(module: nn.Module, waiting: list[UnsizedSReLU]) -> None:
                 _size_by_neighbour(child, parent)
 
 
-class _Look:
-    """Stands in for the forward pass of a unit: notes the layout of the input and returns it."""
+def _watch_run(
+    module: nn.Module, x: Tensor, waiting: list[UnsizedSReLU], seen: dict[UnsizedSReLU, Layout]
+) -> None:
+    """Runs ``module`` with units that only note what they get, and give it back."""
 
-    def __init__(self, unit: UnsizedSReLU, flow: Flow, seen: dict[UnsizedSReLU, Layout]) -> None:
-        self.unit, self.flow, self.seen = unit, flow, seen
-
-    def __call__(self, x: Tensor) -> Tensor:
-        self.seen[self.unit] = self.flow.layout(x)
+    def note(unit: UnsizedSReLU, x: Tensor) -> Tensor:
+        seen[unit] = flow.layout(x)
         return x
+
+    with Flow() as flow:
+        for unit in waiting:
+            vars(unit)["forward"] = functools.partial(note, unit)
+        module(x)
 
 
 def _size_by_neighbour(unit: UnsizedSReLU, parent: nn.Module) -> None:
-    """Sizes a unit by the layer that was put into the same module just before it, if it has one."""
+    """Sizes a unit by the convolution or norm that was put into the same module just before it.
+
+    Such layers are built in the order in which they run. Linear layers often are not: the two of a
+    transformer's block come first, then the activation between them.
+    """
     before: Any = None
     for child in parent.children():
         if child is unit:
@@ -135,5 +141,3 @@ def _size_by_neighbour(unit: UnsizedSReLU, parent: nn.Module) -> None:
         unit.take(Layout(before.out_channels, 1))
     elif isinstance(before, nn.modules.batchnorm._NormBase):
         unit.take(Layout(before.num_features, 1))
-    elif isinstance(before, nn.Linear):
-        unit.take(Layout(before.out_features, -1))

@@ -26,4 +26,4 @@ class SReLULayer(UnsizedSReLU):
         super().__init__()
 
 
-create_act._ACT_LAYER_DEFAULT["srelu"] = SReLULayer
+create_act._ACT_LAYER_DEFAULT["srelu"] = SReLULayer  # type: ignore[assignment]
