@@ -141,6 +141,9 @@ def _left(model: nn.Module, sites: list[Site]) -> record.Left:
     for slot in slots_of(model):
         if slot not in called:
             left[slot.module, type(slot.module).__name__] = "the run did not call it"
+    for module in model.modules():
+        if isinstance(module, ScriptModule):
+            left[module, "what is in it"] = "scripted: there is no source to rewrite"
     return left
 
 
@@ -159,7 +162,7 @@ def _apply(sites: list[Site]) -> None:
             edits[owner][method][end] = Edit(home[1], site.place.form, site.loop)
     classes = {owner: rewritten_class(owner, methods) for owner, methods in edits.items()}
     for (parent, name), unit in new.items():
-        setattr(parent, name, unit)
+        setattr(parent, name, unit.train(parent.training))
     for owner, cls in classes.items():
         owner.__class__ = cls
 

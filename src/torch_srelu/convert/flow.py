@@ -60,8 +60,10 @@ class Flow(TorchFunctionMode):
         tag = self._tags.get(x)
         if tag is not None and tag.dim is not None and -x.dim() <= tag.dim < x.dim():
             return Layout(x.shape[tag.dim], tag.dim)
-        if x.dim() < 2:
-            return Layout(1, 1)  # no channel dimension: one unit for all
+        if x.dim() < 2 or x.dim() == 3:
+            # No channels, or nobody knows whether (N, C, L) or (N, L, C), and L may vary: one unit
+            # for all of it is right in any case.
+            return Layout(1, 1)
         return Layout(x.shape[1], 1)
 
     def layer(self, x: Tensor) -> int | None:
@@ -78,10 +80,8 @@ _CONVOLUTIONS = {
     F.conv1d, F.conv2d, F.conv3d, F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d,
 }  # fmt: skip
 _CHANNELS_SECOND = {F.batch_norm, F.instance_norm, F.group_norm}
-_CHANNELS_LAST = {
-    F.linear, F.layer_norm, F.rms_norm, F.embedding, torch.addmm, torch.mm, torch.bmm,
-    torch.matmul, Tensor.matmul, Tensor.__matmul__,
-}  # fmt: skip
+_CHANNELS_LAST = {F.linear, F.layer_norm, F.rms_norm, F.embedding}
+_PRODUCTS = {torch.addmm, torch.mm, torch.matmul, Tensor.matmul, Tensor.mm, Tensor.__matmul__}
 _PERMUTATIONS = {
     torch.permute, Tensor.permute, torch.transpose, Tensor.transpose, torch.movedim, Tensor.movedim,
     torch.swapaxes, Tensor.swapaxes, torch.swapdims, Tensor.swapdims,
@@ -96,6 +96,8 @@ def _channel_dim(func, args, kwargs, out: Tensor, source: Tensor | None, dim: in
         return 1
     if func in _CHANNELS_LAST:
         return -1
+    if func in _PRODUCTS:  # with a weight: a layer; without one, as in attention: no channels
+        return -1 if any(isinstance(t, nn.Parameter) for t in args) else None
     if source is None or dim is None:
         return None
     if func in _PERMUTATIONS and source is args[0]:

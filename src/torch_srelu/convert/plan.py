@@ -115,6 +115,8 @@ def _problem(site: Site) -> str | None:
             "in evaluation mode a fused kernel with a ReLU of its own may run instead; "
             "build the layer with activation=SReLU(dim_feedforward, dim=-1)"
         )
+    if site.place is not None and _pickles_itself(type(site.place.owner)):
+        return "the class of the module has its own way of pickling, which would lose the change"
     return next((c.problem for c in site.calls if c.problem), None)
 
 
@@ -129,6 +131,15 @@ def _is_attribute(site: Site) -> bool:
 def _has_fused_twin(owner: nn.Module) -> bool:
     """Whether torch may run one kernel in place of the module's own forward pass."""
     return isinstance(owner, nn.TransformerEncoderLayer) and owner.self_attn.batch_first
+
+
+def _pickles_itself(cls: type) -> bool:
+    """Whether the class decides how its modules are pickled and copied, as torch.fx graphs do."""
+    original, _ = getattr(cls, "_srelu_rewritten", (cls, ()))
+    return (
+        original.__reduce_ex__ is not object.__reduce_ex__
+        or original.__reduce__ is not object.__reduce__
+    )
 
 
 def keep_modules_whole(sites: list[Site]) -> None:

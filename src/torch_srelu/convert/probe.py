@@ -12,8 +12,8 @@ import itertools
 import logging
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType, FunctionType, MethodDescriptorType
@@ -24,13 +24,14 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from ..replay import RandomState
 from . import inputs, rewrite
 from .activations import MODULES, Activation, is_activation, recognise
 from .flow import Flow, Layout
 
 # Frames of these modules lie between a call in a network and the function that it calls.
 _PLUMBING = {"torch.overrides", "torch.nn.functional", "torch.nn.modules.module", "torch._tensor"}
-HOOKS = tuple(name for name in vars(nn.Module()) if "_hooks" in name)
+HOOKS = tuple(name for name in vars(nn.Module()) if name.endswith("hooks") or "_hooks_" in name)
 
 
 @dataclass(frozen=True)
@@ -203,12 +204,15 @@ def _calls(expression: ast.Call, callee: object, frame: FrameType) -> bool:
 
 
 def _evaluate(expression: ast.expr, frame: FrameType) -> object:
-    """The value of an expression of names, attributes and indices; None for any other."""
+    """The value of an expression of names, attributes and indices; None where it has none."""
     harmless = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.expr_context)
     if not all(isinstance(node, harmless) for node in ast.walk(expression)):
         return None
     compiled = compile(ast.Expression(expression), "<callee>", "eval")
-    return eval(compiled, frame.f_globals, frame.f_locals)
+    try:
+        return eval(compiled, frame.f_globals, frame.f_locals)
+    except Exception:  # a name of an enclosing function, a property that fails
+        return None
 
 
 def _receiver(frame: FrameType) -> object:
@@ -248,10 +252,11 @@ def observe(model: nn.Module, example: object) -> Observed:
         ValueError: The network cannot be run.
     """
     if example is not None:
-        try:
-            return _observe(model, example, fake=True)
-        except Exception:
-            return _observe(model, example, fake=False)  # it needs values; or fails for good
+        with suppress(Exception):
+            observed = _observe(model, example, fake=True)
+            if not observed.failure:
+                return observed
+        return _observe(model, example, fake=False)  # it needs values; or fails for good
     failure: Exception | None = None
     for candidate in inputs.candidates(model):
         try:
@@ -287,8 +292,8 @@ def _run(model: nn.Module, example: object, fake: bool, training: bool) -> list[
 
 
 def _arguments(example: Any) -> tuple[tuple, dict[str, Any]]:
-    if isinstance(example, dict):
-        return (), example
+    if isinstance(example, Mapping):
+        return (), dict(example)
     return (example if isinstance(example, tuple) else (example,)), {}
 
 
@@ -297,7 +302,7 @@ def running(model: nn.Module, training: bool, fake: bool) -> Iterator[Any]:
     """The conditions of a run. Gives the function that makes an example fit for it."""
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
-        stack.enter_context(torch.random.fork_rng(devices=_cuda_devices(model)))
+        stack.callback(RandomState().restore)
         if "torch._dynamo" in sys.modules:  # else nothing is compiled, and importing it takes long
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         model.train(training)
@@ -306,7 +311,8 @@ def running(model: nn.Module, training: bool, fake: bool) -> Iterator[Any]:
             mode = stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
             yield lambda example: tree_map_only(Tensor, mode.from_tensor, example)
         else:
-            yield copy.deepcopy  # an in-place activation may change it
+            # A copy, because an in-place activation may change it.
+            yield lambda example: tree_map_only(Tensor, lambda x: x.detach().clone(), example)
 
 
 @contextmanager
@@ -317,10 +323,6 @@ def _quiet(name: str) -> Iterator[None]:
         yield
     finally:
         logger.disabled = before
-
-
-def _cuda_devices(model: nn.Module) -> list[int]:
-    return sorted({p.device.index for p in model.parameters() if p.is_cuda})
 
 
 @contextmanager

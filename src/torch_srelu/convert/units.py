@@ -60,7 +60,7 @@ def build(calls: list[Call]) -> SReLU:
 
 
 def inherit(unit: nn.Module, old: nn.Module, first: bool) -> None:
-    """Gives the hooks and the mode of the replaced module to the unit.
+    """Gives the hooks of the replaced module to the unit.
 
     Args:
         unit: The unit.
@@ -68,7 +68,7 @@ def inherit(unit: nn.Module, old: nn.Module, first: bool) -> None:
         first: Whether it is the first that replaces this module. The first takes over the very
             collections of hooks, so that the handles of the hooks can still remove them.
     """
-    unit.train(old.training)
     for name in HOOKS:
         hooks = vars(old)[name]
         object.__setattr__(unit, name, hooks if first else copy.copy(hooks))
+    unit._is_full_backward_hook = old._is_full_backward_hook
