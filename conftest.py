@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
 import torch
 
 # Without the library there is nothing to integrate with.
@@ -34,3 +35,12 @@ def define_missing_operators() -> torch.library.Library | None:
 
 
 _operators = define_missing_operators()
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """For tensors so small that threads would only wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

@@ -15,18 +15,10 @@ from torch_srelu.integrations.lightning import AdaptiveInitCallback  # noqa: E40
 
 # Of Lightning's own code, and its advice about loaders and loggers.
 pytestmark = [
+    pytest.mark.usefixtures("one_thread"),
     pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning"),
     pytest.mark.filterwarnings("ignore::UserWarning:lightning"),
 ]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """The tensors are so small that threads would only wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

@@ -13,14 +13,7 @@ timm = pytest.importorskip("timm")
 
 from torch_srelu.integrations.timm import SReLULayer  # noqa: E402
 
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """The tensors are so small that threads would only wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 # A deep stem in a list, channels last, an inverted bottleneck with units inside its norms.

@@ -172,7 +172,7 @@ def _unit(site: Site) -> nn.Module:
     for i, unit in enumerate(made):
         if site.slot is not None:
             units.inherit(unit, site.slot.module, first=site.first and i == 0)
-    return nn.ModuleList(made) if site.loop else made[0]
+    return units.UnitPerTurn(made) if site.loop else made[0]
 
 
 def _free_name(site: Site, taken: Container[tuple[nn.Module, str]]) -> tuple[nn.Module, str]:

@@ -257,17 +257,27 @@ def observe(model: nn.Module, example: object) -> Observed:
             if not observed.failure:
                 return observed
         return _observe(model, example, fake=False)  # it needs values; or fails for good
+    best: tuple[object, Observed] | None = None
     failure: Exception | None = None
     for candidate in inputs.candidates(model):
         try:
-            return _observe(model, candidate, fake=True)
+            observed = _observe(model, candidate, fake=True)
         except Exception as error:
             failure = error
-    reason = f": {type(failure).__name__}: {failure}" if failure else ""
-    raise ValueError(
-        f"cannot tell what input {type(model).__name__} takes{reason}\n"
-        "Pass one as example=: a tensor, a tuple of positional or a dict of keyword arguments."
-    ) from failure
+            continue
+        if not observed.failure:
+            return observed
+        best = best or (candidate, observed)
+    if best is None:
+        reason = f": {type(failure).__name__}: {failure}" if failure else ""
+        raise ValueError(
+            f"cannot tell what input {type(model).__name__} takes{reason}\n"
+            "Pass one as example=: a tensor, a tuple of positional or a dict of keyword arguments."
+        ) from failure
+    candidate, observed = best
+    with suppress(Exception):
+        return _observe(model, candidate, fake=False)  # training mode may need values
+    return observed
 
 
 def _observe(model: nn.Module, example: object, fake: bool) -> Observed:

@@ -84,7 +84,9 @@ class _Rewriter(ast.NodeTransformer):
             return node
         unit: ast.expr = _attribute(self.receiver, edit.unit)
         if edit.loop:
-            unit = ast.Call(ast.Name("next"), [ast.Name(_turns(edit.unit))], [])
+            # The list itself when the turns have run out: it says so, where next() would stop a
+            # loop of the caller without a word.
+            unit = ast.Call(ast.Name("next"), [ast.Name(_turns(edit.unit)), unit], [])
         if edit.form == "module":
             return ast.Call(unit, node.args, node.keywords)
         x = input_of(node, edit.form)
@@ -106,7 +108,7 @@ def _attribute(receiver: str, name: str) -> ast.Attribute:
 
 
 def _turns(unit: str) -> str:
-    return f"_{unit}_of_each_turn"
+    return f"{unit}_in_turn"
 
 
 def new_source(function: FunctionType, edits: dict[Position, Edit]) -> str:

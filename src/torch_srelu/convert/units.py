@@ -33,6 +33,16 @@ class InPlaceSReLU(SReLU):
         return f"{super().extra_repr()}, in place"
 
 
+class UnitPerTurn(nn.ModuleList):
+    """The units of an activation in a loop over layers. Called if the loop goes on after them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        raise RuntimeError(
+            f"the loop took {len(self)} turns when the network was converted and takes more now: "
+            "convert it with an example that goes the longest way"
+        )
+
+
 def build(calls: list[Call]) -> SReLU:
     """The unit that computes what these calls of one activation do, with trainable parameters."""
     call = calls[0]
