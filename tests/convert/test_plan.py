@@ -79,7 +79,8 @@ def elsewhere(x):
 class Awkward(nn.Module):
     def __init__(self, what):
         super().__init__()
-        self.linear, self.wide = nn.Linear(4, 4), nn.Linear(4, 6)
+        self.linear, self.wide, self.square = nn.Linear(4, 4), nn.Linear(4, 6), nn.Linear(4, 4)
+        self.act = nn.ReLU()
         self.what = what
 
     def helper(self, x):
@@ -97,13 +98,32 @@ class Awkward(nn.Module):
             return F.prelu(x, self.linear(x).mean().reshape(1))
         if self.what == "parameters":
             return sum(F.leaky_relu(x, slope) for slope in (0.1, 0.2))
+        if self.what == "variable":
+            for function in (F.relu, F.gelu):
+                x = function(x)
+            return x
+        if self.what == "something else":  # a place that calls layers as well as the activation
+            for layer in (self.linear, self.square):
+                for step in (layer, self.act):
+                    x = step(x)
+            return x
         if self.what == "int64":
             return F.relu(x.long()) + x
         raise AssertionError(self.what)
 
 
 @pytest.mark.parametrize(
-    "what", ["not a method", "channels", "indirectly", "computed", "parameters", "int64"]
+    "what",
+    [
+        "not a method",
+        "channels",
+        "indirectly",
+        "computed",
+        "parameters",
+        "variable",
+        "something else",
+        "int64",
+    ],
 )
 def test_what_cannot_be_rewritten_is_left_whole_and_listed(what):
     net, x = Awkward(what), torch.randn(3, 4)

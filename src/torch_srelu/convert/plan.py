@@ -58,8 +58,9 @@ def _groups(calls: list[Call]) -> list[list[Call]]:
     turns: dict[int, list[Call]] = defaultdict(list)
     for call in calls:
         turns[call.turn].append(call)
-    layers = [frozenset(c.layer for c in turn) for turn in turns.values()]
-    if len(turns) > 1 and len(set(layers)) == len(layers):
+    pairs = {(call.turn, call.layer) for call in calls}
+    one_to_one = len(pairs) == len(turns) == len({layer for _, layer in pairs})
+    if len(turns) > 1 and one_to_one:
         return [turns[turn] for turn in sorted(turns)]
     return [calls]
 

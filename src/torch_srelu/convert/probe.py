@@ -165,6 +165,8 @@ class Observer(Flow):
             return place, "the source code of the call cannot be read"
         if not _calls(expression, callee, frame) or rewrite.input_of(expression, form) is None:
             return place, "called indirectly"
+        if form != "method" and _varies(expression.func, frame, function):
+            return place, "called through a variable, which may stand for something else next time"
         return place, None
 
     def _method(self, frame: FrameType) -> tuple[nn.Module, str, FunctionType] | None:
@@ -201,6 +203,14 @@ def _calls(expression: ast.Call, callee: object, frame: FrameType) -> bool:
         )
     value = _evaluate(function, frame)
     return value is callee or (not isinstance(callee, nn.Module) and is_activation(value))
+
+
+def _varies(expression: ast.expr, frame: FrameType, function: FunctionType) -> bool:
+    """Whether the expression contains a local variable other than ``self``."""
+    code = frame.f_code
+    variables = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
+    variables -= {function.__code__.co_varnames[0], *function.__code__.co_freevars}
+    return any(isinstance(n, ast.Name) and n.id in variables for n in ast.walk(expression))
 
 
 def _evaluate(expression: ast.expr, frame: FrameType) -> object:
