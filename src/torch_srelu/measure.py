@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 from torch.nn.parallel import DataParallel, DistributedDataParallel
+from torch.utils._pytree import tree_map
 
 from .module import SReLU
-from .quantile import QuantileSearch
+from .quantile import ChangedStreamError, QuantileSearch
 from .replay import RandomState, new_workers
 
 Forward = Callable[[nn.Module, Any], Any]
@@ -24,8 +25,8 @@ Look = Callable[[QuantileSearch, Tensor, int], None]
 class Measurement:
     """Feeds the inputs of several units to their searches, in as many passes as those need.
 
-    The network runs in eval mode, without gradients and without torch.compile, whose graphs call no
-    hooks. Each pass starts from the same random state, which is also left behind.
+    The network runs in eval mode and without torch.compile, whose graphs call no hooks. Each pass
+    starts from the same random state, which is also left behind.
 
     Args:
         model: The network, wrapped or not.
@@ -48,7 +49,7 @@ class Measurement:
         self._model, self._searches, self._loader = model, searches, loader
         self._forward, self._group = forward, group
         self._search_of = {unit: searches[name] for name in units for unit in units[name]}
-        self._device = next(model.parameters()).device
+        self._device = device_of(next(model.parameters()))
         self._look: Look | None = None
 
     def run(self) -> None:
@@ -57,8 +58,8 @@ class Measurement:
         with contextlib.ExitStack() as stack:
             stack.callback(random.restore)
             stack.enter_context(_evaluating(self._model))
-            stack.enter_context(torch.inference_mode(False))
-            stack.enter_context(torch.no_grad())
+            for module in sharded_modules(self._model):
+                stack.callback(module.reshard)  # a forward pass leaves some parameters gathered
             stack.enter_context(_eager())
             for unit in self._search_of:
                 hook = unit.register_forward_pre_hook(self._observe, with_kwargs=True)
@@ -72,12 +73,12 @@ class Measurement:
 
     def _pass(self, number: int) -> None:
         shown = self._group is None or dist.get_rank(self._group) == 0
-        batches = _progress(self._batches(), f"adapt, pass {number}", self._loader, shown)
-        if number == 1:
-            batches = self._probe(batches)
-        with self._all_or_none():
-            for batch, new in batches:
-                self._run(batch, QuantileSearch.update if new else None)
+        source = _progress(self._batches(), f"adapt, pass {number}", self._loader, shown)
+        with contextlib.closing(source):
+            batches = self._probe(source) if number == 1 else source
+            with self._all_or_none():
+                for batch, new in batches:
+                    self._run(batch, QuantileSearch.update if new else None)
         for name, search in self._searches.items():
             with _named(name):
                 search.finish_pass()
@@ -179,6 +180,12 @@ def sharded_modules(model: nn.Module) -> list[Any]:
     return [m for m in model.modules() if isinstance(m, fsdp.FSDPModule)] if fsdp else []
 
 
+def device_of(parameter: Tensor) -> torch.device:
+    """Where a parameter is computed with; a sharded one may rest on the CPU meanwhile."""
+    mesh = getattr(parameter, "device_mesh", None)
+    return parameter.device if mesh is None else torch.device(mesh.device_type)
+
+
 def call(model: nn.Module, batch: Any) -> Any:
     """Gives a batch to the model: a dict as keyword arguments, else the first of a sequence."""
     if isinstance(batch, Mapping):
@@ -187,14 +194,8 @@ def call(model: nn.Module, batch: Any) -> Any:
 
 
 def _to(batch: Any, device: torch.device) -> Any:
-    """The batch with all its tensors on ``device``."""
-    if hasattr(batch, "to"):
-        return batch.to(device)
-    if isinstance(batch, Mapping):
-        return {name: _to(part, device) for name, part in batch.items()}
-    if isinstance(batch, (tuple, list)):
-        return [_to(part, device) for part in batch]
-    return batch
+    """The batch, of the same structure, with all its tensors on ``device``."""
+    return tree_map(lambda part: part.to(device) if hasattr(part, "to") else part, batch)
 
 
 @contextlib.contextmanager
@@ -223,8 +224,8 @@ def _named(unit: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise ValueError(f"the input of {unit}: {error}") from None
-    except RuntimeError as error:
-        raise RuntimeError(
+    except ChangedStreamError as error:
+        raise ChangedStreamError(
             f"the input of {unit}: {error}. The data must be the same each time the loader is "
             "read. The generators of torch, Python, NumPy and the DataLoader are replayed; a data "
             "set or transform with a generator of its own must seed it anew each time"
@@ -233,7 +234,7 @@ def _named(unit: str) -> Iterator[None]:
 
 def _progress(
     batches: Iterator[Any], title: str, loader: Iterable[Any], shown: bool
-) -> Iterator[Any]:
+) -> Generator[Any]:
     """Passes the batches on; shows on stderr how far it got, if that is a terminal."""
     stream = sys.stderr
     if not (shown and stream is not None and stream.isatty()):
