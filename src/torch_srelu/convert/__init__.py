@@ -1,9 +1,10 @@
 """Any network, with SReLU where it had rectifiers, and the same outputs as before.
 
-A run on fake tensors shows every activation that is called (`probe`, `flow`), whoever calls it:
-a module, a function or a method of a tensor. `plan` decides what each becomes. An activation module
-that is called in one place is swapped; every other call is rewritten in the method of the module
-that makes it (`rewrite`). Nothing is changed before everything is decided.
+A run on fake tensors (`probe`, from `inputs`) shows every activation that is called, be it a module,
+a function or a method of a tensor (`observer`), and where its channels are (`flow`). `plan` decides
+what becomes of each: an activation module that is called in one place is swapped for its unit, every
+other call is rewritten in the method that makes it (`rewrite`). Nothing changes before everything is
+decided.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from torch.jit import ScriptModule
 from ..module import SReLU
 from . import record, units
 from .activations import MODULES
+from .observer import slots_of
 from .plan import Site, keep_modules_whole, sites_of
-from .probe import observe, slots_of
+from .probe import observe
 from .rewrite import Edit, Position, rewritten_class
 
 __all__ = ["convert"]
@@ -43,7 +45,8 @@ def convert(
     place or not, and each place that calls one gets its own unit, even where one module is called
     in several places. All else stays: the tree of modules, their classes (a module whose method is
     rewritten gets a subclass of the same name), hooks, parameters and their names, and the
-    differences between training and evaluation. Functions become units named after them.
+    differences between training and evaluation. Functions become units named after them; the weight
+    that ``F.prelu`` took stays where it was, unused from now on.
 
     `torch_srelu.summary` tells what was replaced, what was left as it was, and why.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from torch import nn
 
 from ..functional import DTYPES
-from .probe import Call, Place, Slot
+from .observer import Call, Place, Slot
 
 
 @dataclass(eq=False)

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from ..module import SReLU
 from . import record
-from .probe import HOOKS, Call
+from .observer import Call
+from .probe import HOOKS
 
 
 class InPlaceSReLU(SReLU):

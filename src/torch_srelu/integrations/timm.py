@@ -16,9 +16,9 @@ class SReLULayer(UnsizedSReLU):
         inplace: timm's wish; SReLU needs its input for the backward pass and never overwrites it.
 
     Example:
-        >>> import timm  # doctest: +SKIP
-        >>> import torch_srelu.integrations.timm  # doctest: +SKIP
-        >>> timm.create_model("resnet18", act_layer="srelu").act1  # doctest: +SKIP
+        >>> import timm
+        >>> import torch_srelu.integrations.timm
+        >>> timm.create_model("resnet18", act_layer="srelu").act1
         SReLU(64, dim=1)
     """
 
