@@ -40,6 +40,24 @@ def test_converting_leaves_no_trace_in_buffers_random_state_and_attributes():
     assert len(units(net)) == 1
 
 
+class AuxiliaryHead(nn.Module):
+    """In training mode, which it is not converted in, only 32x32 pixels will do."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, 4, 3, padding=1), nn.Linear(4 * 32 * 32, 5)
+
+    def forward(self, x):
+        x = F.relu(self.conv(x))
+        return (x, F.relu(self.head(x.flatten(1)))) if self.training else x
+
+
+def test_the_input_that_is_made_up_fits_training_mode_too():
+    net = ts.convert(AuxiliaryHead().eval())
+    assert [unit.num_channels for unit in units(net)] == [4, 5]
+    assert not ts.summary(net).left
+
+
 def test_bad_input_is_refused_and_changes_nothing():
     with pytest.raises(TypeError, match=r"must be a torch.nn.Module"):
         ts.convert(torch.relu)  # type: ignore[arg-type]
