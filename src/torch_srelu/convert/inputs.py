@@ -1,0 +1,53 @@
+"""An input that fits a network, told from its first layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+
+# Edge lengths of images, clips and signals, the usual ones first. Which one fits does not matter
+# for the number of channels, only that one does: some networks flatten at a fixed size.
+SIZES = (224, 32, 28, 64, 96, 128, 256, 299, 384, 512, 16, 8)
+BATCH = 2  # batch normalisation refuses to train on one
+TOKENS = 16
+
+
+def candidates(model: nn.Module) -> Iterator[Tensor]:
+    """Inputs worth trying, on the meta of shapes alone: their values are zeros."""
+    for layer in model.modules():
+        shapes = _shapes(layer)
+        if shapes:
+            break
+    else:
+        return
+    weight = next(p for p in layer.parameters(recurse=False))
+    integer = isinstance(layer, (nn.Embedding, nn.EmbeddingBag))
+    dtype = torch.long if integer else weight.dtype
+    for shape in shapes:
+        yield torch.zeros(shape, dtype=dtype, device=weight.device)
+
+
+def _shapes(layer: nn.Module) -> list[tuple[int, ...]]:
+    """Shapes of inputs that ``layer`` takes; empty if it is not one of the layers known here."""
+    parameters = list(layer.parameters(recurse=False))
+    if not parameters or any(is_lazy(p) for p in parameters):
+        return []
+    if isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):
+        return [(BATCH, TOKENS)]
+    if isinstance(layer, nn.modules.conv._ConvNd):
+        edges = layer.weight.dim() - 2
+        return [(BATCH, layer.in_channels, *[size] * edges) for size in SIZES]
+    if isinstance(layer, (nn.BatchNorm2d, nn.BatchNorm3d)):
+        edges = 2 if isinstance(layer, nn.BatchNorm2d) else 3
+        return [(BATCH, layer.num_features, *[size] * edges) for size in SIZES]
+    features = getattr(layer, "in_features", getattr(layer, "nx", None))  # nx: GPT-2's linear layer
+    if isinstance(layer, nn.BatchNorm1d):
+        features = layer.num_features
+    if isinstance(layer, nn.LayerNorm):
+        features = layer.normalized_shape[-1]
+    if isinstance(features, int):
+        return [(BATCH, features), (BATCH, TOKENS, features)]
+    return []

@@ -1,0 +1,161 @@
+"""Runs a network to see which activations it calls, and leaves it exactly as it was.
+
+Runs on fake tensors, which have shapes but no values, so it costs little and moves nothing; a
+network that needs values is run on the real example.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import logging
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import tree_map_only
+
+from ..replay import RandomState
+from . import inputs
+from .observer import Call, Observer, slots_of
+
+# The attributes of a module that hold hooks.
+HOOKS = tuple(name for name in vars(nn.Module()) if name.endswith("hooks") or "_hooks_" in name)
+
+
+@dataclass
+class Observed:
+    """What the runs in evaluation and in training mode showed."""
+
+    calls: list[Call]
+    failure: str | None  # why the network could not be run in training mode
+
+
+def observe(model: nn.Module, example: object) -> Observed:
+    """Runs the network in evaluation and in training mode on shapes like those of ``example``.
+
+    Without an example, an input is made up from the first layer.
+
+    Raises:
+        ValueError: The network cannot be run.
+    """
+    if example is not None:
+        with suppress(Exception):
+            observed = _observe(model, example, fake=True)
+            if not observed.failure:
+                return observed
+        return _observe(model, example, fake=False)  # it needs values; or fails for good
+    best: tuple[object, Observed] | None = None
+    failure: Exception | None = None
+    for candidate in inputs.candidates(model):
+        try:
+            observed = _observe(model, candidate, fake=True)
+        except Exception as error:
+            failure = error
+            continue
+        if not observed.failure:
+            return observed
+        best = best or (candidate, observed)
+    if best is None:
+        reason = f": {type(failure).__name__}: {failure}" if failure else ""
+        raise ValueError(
+            f"cannot tell what input {type(model).__name__} takes{reason}\n"
+            "Pass one as example=: a tensor, a tuple of positional or a dict of keyword arguments."
+        ) from failure
+    candidate, observed = best
+    with suppress(Exception):
+        return _observe(model, candidate, fake=False)  # training mode may need values
+    return observed
+
+
+def _observe(model: nn.Module, example: object, fake: bool) -> Observed:
+    calls = _run(model, example, fake, training=False)
+    try:
+        return Observed(calls + _run(model, example, fake, training=True), None)
+    except Exception as error:
+        return Observed(calls, f"{type(error).__name__}: {error}")
+
+
+def _run(model: nn.Module, example: object, fake: bool, training: bool) -> list[Call]:
+    with untouched(model, values=not fake), running(model, training, fake) as convert:
+        slots = {}
+        for slot in slots_of(model):
+            # A stand-in for each slot: one module may be in several, or be called past its slot.
+            slot.parent._modules[slot.name] = stand_in = copy.copy(slot.module)
+            slots[id(stand_in)] = slot
+        args, kwargs = _arguments(convert(example))
+        with Observer(model, slots) as observer:
+            observer.look_for_overwritten(model(*args, **kwargs))
+        return observer.calls
+
+
+def _arguments(example: Any) -> tuple[tuple, dict[str, Any]]:
+    if isinstance(example, Mapping):
+        return (), dict(example)
+    return (example if isinstance(example, tuple) else (example,)), {}
+
+
+@contextmanager
+def running(model: nn.Module, training: bool, fake: bool) -> Iterator[Any]:
+    """The conditions of a run. Gives the function that makes an example fit for it."""
+    with ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        stack.callback(RandomState().restore)
+        if "torch._dynamo" in sys.modules:  # else nothing is compiled, and importing it takes long
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        model.train(training)
+        if fake:
+            stack.enter_context(_quiet("torch._subclasses.fake_tensor"))  # it logs what we catch
+            mode = stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+            yield lambda example: tree_map_only(Tensor, mode.from_tensor, example)
+        else:
+            # A copy, because an in-place activation may change it.
+            yield lambda example: tree_map_only(Tensor, lambda x: x.detach().clone(), example)
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    logger = logging.getLogger(name)
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+@contextmanager
+def untouched(model: nn.Module, values: bool) -> Iterator[None]:
+    """Takes the hooks off for the time of a run, and puts everything back as it was after it.
+
+    Args:
+        model: The network.
+        values: Whether the run computes with values, and so may change buffers.
+    """
+    modules = list(model.modules())
+    attributes = [dict(vars(m)) for m in modules]
+    contents = [[(d, dict(d)) for d in _contents(m)] for m in modules]
+    buffers = [(b, b.clone()) for b in model.buffers()] if values else []
+    try:
+        for module in modules:
+            for name in HOOKS:
+                object.__setattr__(module, name, type(vars(module)[name])())
+        yield
+    finally:
+        for module, saved in zip(modules, attributes, strict=True):
+            vars(module).clear()
+            vars(module).update(saved)
+        for current, before in itertools.chain.from_iterable(contents):
+            current.clear()
+            current.update(before)
+        with torch.no_grad():
+            for buffer, before in buffers:
+                buffer.copy_(before)
+
+
+def _contents(module: nn.Module) -> tuple[dict[str, Any], ...]:
+    return module._parameters, module._buffers, module._modules

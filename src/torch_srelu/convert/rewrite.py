@@ -1,0 +1,201 @@
+"""Rewrites the methods of one module, so that chosen calls in them call a unit of the module.
+
+The method is rewritten as source text: control flow, training branches and closures stay what they
+are, and torch.compile, tracebacks and ``inspect.getsource`` see ordinary Python. The module gets a
+class of its own, a subclass of its class under the same name, as torch's parametrizations do. A
+pickle of it holds the original class and the new text.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import functools
+import inspect
+import linecache
+from types import CodeType, FunctionType
+from typing import Any, Literal, NamedTuple
+
+from torch import nn
+
+Position = tuple[int, int]  # line and column (in bytes) at which a call expression ends: unique
+
+
+Form = Literal["module", "function", "method"]  # self.relu(x), F.relu(x), x.relu()
+
+
+class Edit(NamedTuple):
+    """What becomes of one call: it calls ``self.<unit>`` instead."""
+
+    unit: str
+    form: Form  # what the call looks like now
+    loop: bool  # the unit is a list with one entry for each turn of a loop
+
+
+def method_with(cls: type, code: CodeType) -> tuple[str, FunctionType] | None:
+    """The method of ``cls`` (name and function) whose body, or a function in it, is ``code``."""
+    for owner in cls.__mro__:
+        for name, value in vars(owner).items():
+            if isinstance(value, FunctionType) and _contains(value.__code__, code):
+                return name, value
+    return None
+
+
+def _contains(outer: CodeType, code: CodeType) -> bool:
+    return outer is code or any(
+        _contains(c, code) for c in outer.co_consts if isinstance(c, CodeType)
+    )
+
+
+def call_at(function: FunctionType, end: Position) -> ast.Call | None:
+    """The call expression in the source of ``function`` that ends there, if it can be read."""
+    tree = _parse(function)
+    for node in ast.walk(tree) if tree else ():
+        if isinstance(node, ast.Call) and (node.end_lineno, node.end_col_offset) == end:
+            return node
+    return None
+
+
+@functools.cache
+def _parse(function: FunctionType) -> ast.FunctionDef | None:
+    """The definition of ``function``, with the line numbers of its file."""
+    try:
+        lines, first = inspect.getsourcelines(function)
+        nested = lines[0][:1].isspace()
+        # Put below a line that may be indented under, not dedented: columns must stay.
+        tree = ast.parse("".join(["if True:\n", *lines] if nested else lines))
+    except (OSError, TypeError, SyntaxError):
+        return None
+    ast.increment_lineno(tree, first - 1 - nested)
+    body = tree.body[0].body if nested else tree.body  # type: ignore[attr-defined]
+    definition = body[0]
+    return definition if isinstance(definition, ast.FunctionDef) else None
+
+
+class _Rewriter(ast.NodeTransformer):
+    def __init__(self, receiver: str, edits: dict[Position, Edit]) -> None:
+        self.receiver, self.edits = receiver, edits
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        end = node.end_lineno, node.end_col_offset
+        self.generic_visit(node)
+        edit = self.edits.get(end)  # type: ignore[arg-type]
+        if edit is None:
+            return node
+        unit: ast.expr = _attribute(self.receiver, edit.unit)
+        if edit.loop:
+            # The list itself when the turns have run out: it says so, where next() would stop a
+            # loop of the caller without a word.
+            unit = ast.Call(ast.Name("next"), [ast.Name(_turns(edit.unit)), unit], [])
+        if edit.form == "module":
+            return ast.Call(unit, node.args, node.keywords)
+        x = input_of(node, edit.form)
+        assert x is not None, "the probe has looked"
+        return ast.Call(unit, [x], [])
+
+
+def input_of(call: ast.Call, form: Form) -> ast.expr | None:
+    """The expression of the tensor that an activation is called with, where it can be told."""
+    if form == "method":
+        return call.func.value if isinstance(call.func, ast.Attribute) else None
+    if call.args:
+        return None if isinstance(call.args[0], ast.Starred) else call.args[0]
+    return next((k.value for k in call.keywords if k.arg == "input"), None)
+
+
+def _attribute(receiver: str, name: str) -> ast.Attribute:
+    return ast.Attribute(ast.Name(receiver), name)
+
+
+def _turns(unit: str) -> str:
+    return f"{unit}_in_turn"
+
+
+def new_source(function: FunctionType, edits: dict[Position, Edit]) -> str:
+    """The text of ``function`` with the calls replaced.
+
+    The wrapping function and class are never run. They make the compiler treat closure variables,
+    ``super()`` and private names as it did in the original.
+    """
+    definition = _parse(function)
+    assert definition is not None, "call_at has read it before"
+    definition = copy.deepcopy(definition)
+    receiver = function.__code__.co_varnames[0]
+    definition = _Rewriter(receiver, edits).visit(definition)
+    definition.decorator_list = []  # what they did to the function is copied from it
+    loops = [
+        ast.Assign(
+            [ast.Name(_turns(edit.unit))],
+            ast.Call(ast.Name("iter"), [_attribute(receiver, edit.unit)], []),
+        )
+        for edit in edits.values()
+        if edit.loop
+    ]
+    after_docstring = 1 if ast.get_docstring(definition) is not None else 0
+    definition.body[after_docstring:after_docstring] = loops
+    class_name = function.__qualname__.split(".")[-2] if "." in function.__qualname__ else "Module"
+    around = ast.parse(f"def enclosing():\n    class {class_name}: pass")
+    enclosing: Any = around.body[0]
+    free = [name for name in function.__code__.co_freevars if name != "__class__"]
+    enclosing.args.args = [ast.arg(name) for name in free]
+    enclosing.body[0].body = [definition]
+    return ast.unparse(ast.fix_missing_locations(around))
+
+
+def _compile(function: FunctionType, source: str) -> FunctionType:
+    """``function`` with the code of ``source``: the same globals, closure, defaults and marks."""
+    filename = f"<torch_srelu: {function.__module__}.{function.__qualname__} {hash(source):x}>"
+    # Entries without a time stamp stay: tracebacks and inspect find the text.
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    module = compile(source, filename, "exec", dont_inherit=True)
+    code = module
+    for name in (None, None, function.__name__):  # enclosing function, class, method
+        inner = [c for c in code.co_consts if isinstance(c, CodeType)]
+        code = next(c for c in inner if name is None or c.co_name == name)
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    closure = tuple(cells[name] for name in code.co_freevars)
+    new = FunctionType(
+        code, function.__globals__, function.__name__, function.__defaults__, closure
+    )
+    for attribute in ("__kwdefaults__", "__annotations__", "__qualname__", "__module__"):
+        setattr(new, attribute, getattr(function, attribute))
+    new.__dict__.update(function.__dict__)
+    return new
+
+
+Sources = tuple[tuple[str, str], ...]  # (name of the method, its new text)
+
+
+def rewritten_class(module: nn.Module, edits: dict[str, dict[Position, Edit]]) -> type:
+    """The class that makes these edits to the methods of ``module``."""
+    cls = type(module)
+    original, sources = getattr(cls, "_srelu_rewritten", (cls, ()))
+    texts = dict(sources)
+    for name, changes in edits.items():
+        texts[name] = new_source(inspect.getattr_static(cls, name), changes)
+    return _subclass(original, tuple(sorted(texts.items())))
+
+
+@functools.cache
+def _subclass(cls: type, sources: Sources) -> type:
+    """``cls`` with some methods replaced. One class for all modules that are rewritten alike."""
+    methods = {name: _compile(inspect.getattr_static(cls, name), text) for name, text in sources}
+
+    def __reduce_ex__(self: nn.Module, protocol: Any) -> tuple:
+        return _restore, (cls, sources), self.__getstate__()
+
+    namespace = {
+        **methods,
+        "__reduce_ex__": __reduce_ex__,
+        "__module__": cls.__module__,
+        "__qualname__": cls.__qualname__,
+        "__doc__": cls.__doc__,
+        "_srelu_rewritten": (cls, sources),
+    }
+    return type(cls)(cls.__name__, (cls,), namespace)
+
+
+def _restore(cls: type, sources: Sources) -> nn.Module:
+    """An empty module of the rewritten class; pickle and copy fill it."""
+    rewritten: Any = _subclass(cls, sources)
+    return rewritten.__new__(rewritten)

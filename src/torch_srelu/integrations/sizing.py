@@ -1,0 +1,143 @@
+"""SReLU for libraries that build an activation without saying how many channels it will have.
+
+Such a library calls ``act_layer()`` and puts the result into a module. `UnsizedSReLU` waits for
+that module to be finished, which shows when it is itself put into another one, runs it alone on
+fake tensors and takes its size from what arrives. So the parameters exist when the network does:
+before an optimizer, DistributedDataParallel, a state_dict or ``from_pretrained`` asks for them.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import weakref
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_module_registration_hook
+from torch.utils.hooks import RemovableHandle
+
+from ..convert import inputs
+from ..convert.flow import Flow, Layout
+from ..convert.probe import running, untouched
+from ..module import LazySReLU
+
+
+class UnsizedSReLU(LazySReLU):
+    """An `SReLU` that learns its number of channels from the module that it is put into.
+
+    Where that cannot be told it stays lazy, until the first forward pass.
+
+    Args:
+        dim: The channel dimension; None takes it from the layers around as well.
+    """
+
+    beside = True  # the layer registered just before may be taken for the one that feeds this
+
+    def __init__(self, dim: int | None = None) -> None:
+        super().__init__(1 if dim is None else dim)
+        self._dim_is_given = dim is not None
+        _waiting.add(self)
+
+    def take(self, layout: Layout) -> None:
+        """Becomes an SReLU of this size."""
+        dim = self.dim if self._dim_is_given else layout.dim
+        self.dim = -1  # of the stand-in for an input, whose last dimension are the channels
+        self._infer_parameters(self, (torch.empty(1, layout.channels, device="meta"),))  # type: ignore[misc]
+        self.dim = dim
+
+
+class _Waiting:
+    """The units that have no size yet. Watches the building of modules while there are any."""
+
+    def __init__(self) -> None:
+        self._units: weakref.WeakSet[UnsizedSReLU] = weakref.WeakSet()
+        self._watch: RemovableHandle | None = None
+
+    def add(self, unit: UnsizedSReLU) -> None:
+        self._units.add(unit)
+        if self._watch is None:
+            self._watch = register_module_module_registration_hook(self._registered)
+
+    def _registered(self, parent: nn.Module, name: str, child: nn.Module | None) -> None:
+        """``child`` becomes a part of ``parent``, so it is complete."""
+        if isinstance(child, UnsizedSReLU):
+            if not _another_is_being_built(sys._getframe(1), parent):
+                _size_by_neighbour(child, parent)  # this is the network itself: nobody takes it in
+        elif child is not None:
+            inside = [m for m in child.modules() if isinstance(m, UnsizedSReLU)]
+            if inside:
+                _size_by_run(child, inside)
+        self._units = weakref.WeakSet(u for u in self._units if isinstance(u, UnsizedSReLU))
+        if not self._units and self._watch is not None:
+            self._watch.remove()
+            self._watch = None
+
+
+_waiting = _Waiting()
+
+
+def _another_is_being_built(frame: FrameType | None, module: nn.Module) -> bool:
+    """Whether the building of ``module`` is a part of the building of another one."""
+    while frame is not None:
+        if frame.f_code.co_name == "__init__":
+            builder = frame.f_locals.get(frame.f_code.co_varnames[0])
+            if isinstance(builder, nn.Module) and builder is not module:
+                return True
+        frame = frame.f_back
+    return False
+
+
+def _size_by_run(module: nn.Module, waiting: list[UnsizedSReLU]) -> None:
+    """Runs ``module`` on shapes and sizes the units by what they get."""
+    for candidate in inputs.candidates(module):
+        seen: dict[UnsizedSReLU, Layout] = {}
+        try:
+            with untouched(module, values=False), running(module, False, fake=True) as fake:
+                _watch_run(module, fake(candidate), waiting, seen)
+        except Exception:  # not an input of this module: the next one, or the next module around
+            continue
+        for unit, layout in seen.items():
+            unit.take(layout)
+        return
+    for parent in module.modules():
+        for child in parent.children():
+            if isinstance(child, UnsizedSReLU) and child.beside:
+                _size_by_neighbour(child, parent)
+
+
+def _watch_run(
+    module: nn.Module, x: Tensor, waiting: list[UnsizedSReLU], seen: dict[UnsizedSReLU, Layout]
+) -> None:
+    """Runs ``module`` with units that only note what they get, and give it back."""
+
+    def note(unit: UnsizedSReLU, x: Tensor) -> Tensor:
+        seen[unit] = flow.layout(x)
+        return x
+
+    with Flow() as flow:
+        for unit in waiting:
+            vars(unit)["forward"] = functools.partial(note, unit)
+        module(x)
+
+
+def _size_by_neighbour(unit: UnsizedSReLU, parent: nn.Module) -> None:
+    """Sizes a unit by the convolution or norm that was put into the same module just before it.
+
+    Such layers are built in the order in which they run. Linear layers often are not: the two of a
+    transformer's block come first, then the activation between them.
+    """
+    before: Any = None
+    for child in parent.children():
+        if child is unit:
+            break
+        if not isinstance(child, nn.Identity):  # what is switched off
+            before = child
+    if not unit.beside:
+        return
+    if isinstance(before, nn.modules.conv._ConvNd):
+        unit.take(Layout(before.out_channels, 1))
+    elif isinstance(before, nn.modules.batchnorm._NormBase):
+        unit.take(Layout(before.num_features, 1))

@@ -1,0 +1,141 @@
+"""SReLU in transformers.
+
+Once this is imported, ``hidden_act="srelu"`` (or whatever a configuration calls it) builds it.
+`AdaptiveInitCallback` is the paper's initialisation for Trainer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.activations import ACT2CLS, ACT2FN
+
+from ..adapt import AdaptiveInit
+from ..measure import Forward
+from ..module import NAMES, SReLU
+from .groups import move
+from .sizing import UnsizedSReLU
+
+
+class HiddenSReLU(SReLU):
+    """The SReLU inside a model of transformers.
+
+    A checkpoint may lack its parameters: that of a model with another activation does. Then
+    ``from_pretrained`` leaves them as memory without values and tells a module only that its
+    parameters are "initialized"; this class takes the word for a request.
+    """
+
+    @property
+    def _is_hf_initialized(self) -> bool:
+        return vars(self).get("_told_initialized", False)
+
+    @_is_hf_initialized.setter
+    def _is_hf_initialized(self, told: bool) -> None:
+        if told and not self._is_hf_initialized:
+            with torch.no_grad():
+                for name in NAMES:
+                    if not getattr(getattr(self, name), "_is_hf_initialized", False):  # loaded
+                        getattr(self, name).fill_(self.initial[name])
+        vars(self)["_told_initialized"] = told
+
+
+class UnsizedHiddenSReLU(UnsizedSReLU):
+    """What transformers builds for ``hidden_act="srelu"``; becomes a `HiddenSReLU`.
+
+    Its channels are in the last dimension. A model of transformers often builds its layers in
+    another order than it runs them, so only a run tells which one feeds the activation.
+    """
+
+    cls_to_become = HiddenSReLU  # type: ignore[assignment]
+    beside = False
+
+    def __init__(self) -> None:
+        super().__init__(dim=-1)
+
+
+ACT2CLS["srelu"] = UnsizedHiddenSReLU
+ACT2FN["srelu"] = UnsizedHiddenSReLU
+
+
+class AdaptiveInitCallback(TrainerCallback):
+    """Trains with SReLU frozen, sets ``t_r`` from the training data at an epoch, then lets go.
+
+    It takes the SReLU parameters out of the weight decay of the Trainer's optimizer. A resumed run
+    goes on in the phase that the epoch of the checkpoint says.
+
+    Args:
+        epoch: The number of frozen epochs; `torch_srelu.AdaptiveInit.adapt` comes after them.
+        quantile: As in `torch_srelu.AdaptiveInit`.
+        scope: As in `torch_srelu.AdaptiveInit`.
+        forward: ``forward(model, batch)`` runs the network on a batch of the training data; needed
+            where ``model(**batch)`` does not.
+
+    Attributes:
+        init: The `torch_srelu.AdaptiveInit` of the running training; its ``summary()`` tells what
+            was set. None in a run that was resumed after it was done.
+
+    Example:
+        >>> from torch_srelu.integrations.transformers import AdaptiveInitCallback
+        >>> callback = AdaptiveInitCallback(epoch=5)  # Trainer(..., callbacks=[callback])
+    """
+
+    def __init__(
+        self,
+        epoch: int,
+        *,
+        quantile: float = 0.9,
+        scope: str = "channel",
+        forward: Forward | None = None,
+    ) -> None:
+        if epoch < 0:
+            raise ValueError(f"epoch must be the number of frozen epochs, 0 or more, got {epoch}")
+        self.epoch, self.quantile, self.scope, self.forward = epoch, quantile, scope, forward
+        self.init: AdaptiveInit | None = None
+
+    def on_train_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        model: nn.Module = kwargs["model"]
+        optimizer = getattr(kwargs["optimizer"], "optimizer", kwargs["optimizer"])  # accelerate's
+        move(model, optimizer)
+        done = state.epoch is not None and state.epoch > self.epoch  # in a resumed run
+        self.init = None if done else AdaptiveInit(model, optimizer, self.quantile, self.scope)
+
+    def on_epoch_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        finished = round(state.epoch or 0)
+        if self.init is not None and not self.init.adapted and finished >= self.epoch:
+            self.init.adapt(_SameOrder(kwargs["train_dataloader"]), self.forward)
+
+
+class _SameOrder:
+    """The Trainer's loader, read in the order of the coming epoch however often it is read.
+
+    accelerate's loaders and samplers count how often they were read, and shuffle by that.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __iter__(self) -> Iterator[Any]:
+        if not hasattr(self.loader, "base_dataloader"):
+            yield from self.loader
+            return
+        self.loader.set_epoch(self.loader.iteration)
+        yield from self.loader.base_dataloader

@@ -1,0 +1,196 @@
+"""One unit for each place, and what is left."""
+
+import pickle
+
+import pytest
+import torch
+import torch.nn.functional as F
+from checking import Loop, Reused, assert_converted, sizes, units
+from torch import nn
+
+import torch_srelu as ts
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def test_a_module_called_in_three_places_becomes_three_units():
+    net = Reused()
+    assert assert_converted(net, torch.randn(3, 4)) == 3
+    assert sizes(net, "relu", "relu_2", "relu_3") == [(6, -1), (8, -1), (4, -1)]
+
+
+def test_one_object_in_several_slots_becomes_several_units():
+    act = nn.ReLU()
+    net = nn.Sequential(nn.Linear(4, 6), act, nn.Linear(6, 6), act)
+    assert_converted(net, torch.randn(3, 4))
+    assert net[1] is not net[3]
+    assert len(units(net)) == 2
+
+
+def test_a_shared_submodule_shares_its_unit():
+    block = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    net = nn.Sequential(block, nn.LayerNorm(4), block)
+    assert assert_converted(net, torch.randn(3, 4)) == 2
+    assert net[0] is net[2]
+    assert len(units(net)) == 1
+
+
+def test_each_turn_of_a_loop_over_layers_gets_its_unit():
+    net = Loop()
+    assert_converted(net, torch.randn(3, 4))
+    assert sizes(net, "act.0", "act.1") == [(6, -1), (8, -1)]
+    assert sizes(net, "leaky_relu.0", "leaky_relu.1") == [(6, -1), (8, -1)]
+    equal_widths = ts.convert(Loop((4, 4, 4, 4)))
+    assert len(units(equal_widths)) == 6
+
+
+def test_a_loop_that_runs_longer_than_it_did_says_so():
+    net = ts.convert(Loop((4, 4, 4)))
+    net.layers.append(nn.Linear(4, 4))
+    with pytest.raises(RuntimeError, match="took 2 turns"):
+        net(torch.randn(3, 4))
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.step = nn.Linear(4, 4)
+
+    def forward(self, x):
+        h = torch.zeros_like(x[0])
+        for row in x:
+            h = F.relu(self.step(h) + row)
+        return h
+
+
+def test_a_recurrent_loop_shares_its_unit_as_it_shares_its_weights():
+    net = ts.convert(Recurrent(), torch.randn(3, 2, 4))
+    assert len(units(net)) == 1
+    assert net(torch.randn(7, 2, 4)).shape == (2, 4)  # any number of turns
+
+
+# ---- what is left, and why ----
+
+
+def elsewhere(x):
+    return F.relu(x)
+
+
+class Awkward(nn.Module):
+    def __init__(self, what):
+        super().__init__()
+        self.linear, self.wide, self.square = nn.Linear(4, 4), nn.Linear(4, 6), nn.Linear(4, 4)
+        self.act = nn.ReLU()
+        self.what = what
+
+    def helper(self, x):
+        return F.relu(x)
+
+    def forward(self, x):
+        x = F.leaky_relu(self.linear(x))  # could be converted, but never without the rest
+        if self.what == "not a method":
+            return elsewhere(x)
+        if self.what == "channels":
+            return self.helper(self.wide(x)).sum() + self.helper(x)
+        if self.what == "indirectly":
+            return sum(map(F.relu, (x, x))) + torch.Tensor.relu(x)
+        if self.what == "computed":
+            return F.prelu(x, self.linear(x).mean().reshape(1))
+        if self.what == "parameters":
+            return sum(F.leaky_relu(x, slope) for slope in (0.1, 0.2))
+        if self.what == "variable":
+            for function in (F.relu, F.gelu):
+                x = function(x)
+            return x
+        if self.what == "something else":  # a place that calls layers as well as the activation
+            for layer in (self.linear, self.square):
+                for step in (layer, self.act):
+                    x = step(x)
+            return x
+        if self.what == "int64":
+            return F.relu(x.long()) + x
+        raise AssertionError(self.what)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "not a method",
+        "channels",
+        "indirectly",
+        "computed",
+        "parameters",
+        "variable",
+        "something else",
+        "int64",
+    ],
+)
+def test_what_cannot_be_rewritten_is_left_whole_and_listed(what):
+    net, x = Awkward(what), torch.randn(3, 4)
+    before, cls = net(x), type(net)
+    ts.convert(net, x)
+    assert torch.equal(net(x), before)
+    left = ts.summary(net).left
+    assert any(what in line.why for line in left)
+    if what != "not a method":  # there the module itself could be converted whole
+        assert type(net) is cls
+        assert not units(net)
+        assert any("LeakyReLU" in line.activation for line in left)
+
+
+def test_an_activation_that_is_never_called_is_left_and_listed():
+    net = nn.ModuleDict({"used": nn.Linear(4, 4), "unused": nn.ReLU()})
+    net.forward = lambda x: net["used"](x).relu_()  # type: ignore[method-assign]
+    ts.convert(net, torch.randn(2, 4))
+    assert type(net["unused"]) is nn.ReLU
+    assert any("did not call" in line.why for line in ts.summary(net).left)
+
+
+def test_a_fused_encoder_layer_is_left_because_it_would_bypass_the_unit():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    ts.convert(layer, torch.randn(2, 5, 8))
+    assert "fused" in ts.summary(layer).left[0].why
+    slow = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0)
+    assert_converted(slow, torch.randn(5, 2, 8), example=torch.randn(5, 2, 8))
+    assert sizes(slow, "relu") == [(16, -1)]
+
+
+def test_a_graph_of_torch_fx_is_left_where_it_calls_functions():
+    traced = torch.fx.symbolic_trace(Reused())
+    ts.convert(traced)
+    assert not units(traced)
+    assert any("pickling" in line.why for line in ts.summary(traced).left)
+
+
+def test_training_mode_that_cannot_run_is_listed():
+    net = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.ReLU())
+    ts.convert(net, torch.randn(1, 4))
+    assert len(units(net)) == 1
+    (line,) = ts.summary(net).left
+    assert "more than 1 value" in line.why
+
+
+# ---- choosing ----
+
+
+def test_only_and_skip():
+    def build():
+        return nn.Sequential(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), nn.Linear(4, 4), nn.ReLU())
+
+    paths = lambda net: [path for path, m in net.named_modules() if isinstance(m, ts.SReLU)]  # noqa: E731
+    assert paths(ts.convert(build(), only="0")) == ["0.1"]
+    assert paths(ts.convert(build(), only=["2"])) == ["2"]
+    assert paths(ts.convert(build(), only="*", skip="0.*")) == ["2"]
+    net = ts.convert(build(), skip="0")
+    assert [(line.where, line.why) for line in ts.summary(net).left] == [("0.1", "not asked for")]
+    assert paths(ts.convert(net)) == ["0.1", "2"]  # the rest, later
+    assert not ts.summary(net).left
+    assert ts.convert(net) is net  # nothing more to do
+
+
+def test_a_second_conversion_rewrites_what_the_first_rewrote():
+    net = ts.convert(Loop(), skip="act")
+    assert len(units(net)) == 2
+    assert_converted(net, torch.randn(3, 4))
+    assert len(units(net)) == 4
+    assert torch.equal(pickle.loads(pickle.dumps(net))(torch.ones(1, 4)), net(torch.ones(1, 4)))

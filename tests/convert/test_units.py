@@ -1,0 +1,78 @@
+"""What the units are: in place or not, their parameters and hooks."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from checking import assert_converted, units
+from torch import nn
+
+import torch_srelu as ts
+from torch_srelu.convert.units import InPlaceSReLU
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+class ReadsInputAgain(nn.Module):
+    def __init__(self, how):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.inner = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 4))
+        self.how = how
+
+    def forward(self, x):
+        x = self.linear(x)
+        if self.how == "statement":
+            F.relu(x, inplace=True)
+            return x
+        if self.how == "sum":
+            return F.relu_(x) + x
+        if self.how == "alias":
+            kept = x
+            x = x.relu_()
+            return x * 2 + kept
+        if self.how == "view":
+            x[:, :2].relu_()
+            return x
+        if self.how == "in a child":  # the pre-activation residual block
+            return self.inner(x) + x
+        raise AssertionError(self.how)
+
+
+@pytest.mark.parametrize("how", ["statement", "sum", "alias", "view", "in a child"])
+def test_later_reads_of_an_in_place_input_see_the_result(how):
+    net = ReadsInputAgain(how)
+    ts_net = copy.deepcopy(net)
+    if how != "in a child":
+        del net.inner, ts_net.inner
+    assert_converted(ts_net, torch.randn(3, 4))
+    assert all(isinstance(unit, InPlaceSReLU) for unit in units(ts_net))
+
+
+def test_in_place_is_dropped_where_nobody_looks():
+    net = ts.convert(nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True), nn.Linear(4, 4)))
+    assert type(net[1]) is ts.SReLU
+
+
+def test_parameters_are_trainable_whatever_surrounds_the_call():
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            net = ts.convert(nn.Sequential(nn.Linear(4, 4), nn.ReLU()))
+        net(torch.randn(2, 4)).sum().backward()
+        assert all(p.grad is not None for p in units(net)[0].parameters())
+
+
+def test_parameters_are_on_the_device_of_the_layer():
+    with torch.device("meta"):
+        net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU())
+    assert all(p.is_meta for p in units(ts.convert(net))[0].parameters())
+
+
+def test_backward_hooks_move_to_the_unit():
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    seen = []
+    net[1].register_full_backward_hook(lambda module, into, out: seen.append(module))
+    ts.convert(net)
+    net(torch.randn(2, 4)).sum().backward()
+    assert seen == [net[1]]

@@ -1,0 +1,96 @@
+"""act_layer="srelu" in timm."""
+
+import copy
+import gc
+
+import pytest
+import torch
+from torch import nn
+
+import torch_srelu as ts
+
+timm = pytest.importorskip("timm")
+
+from torch_srelu.integrations.timm import SReLULayer  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+# A deep stem in a list, channels last, an inverted bottleneck with units inside its norms.
+FAMILIES = {
+    "resnet26d": ("srelu", {1}),
+    "vit_tiny_patch16_224": ("srelu", {-1}),
+    "mobilenetv3_small_050": (SReLULayer, {1}),
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_units_have_their_size_when_the_network_is_built(name):
+    layer, dims = FAMILIES[name]
+    options = {"img_size": 32} if "vit" in name else {}
+    net = timm.create_model(name, act_layer=layer, num_classes=10, **options)
+    units = [m for m in net.modules() if isinstance(m, ts.SReLU)]
+    assert units
+    assert all(type(unit) is ts.SReLU and type(unit.t_r) is nn.Parameter for unit in units)
+    assert {unit.dim for unit in units} == dims
+    twin = copy.deepcopy(net)
+    twin.load_state_dict(net.state_dict())
+    x = torch.randn(2, 3, 32, 32)
+    assert torch.equal(twin.eval()(x), net.eval()(x))
+    net.train()(x).sum().backward()
+    assert all(p.grad is not None for unit in units for p in unit.parameters())
+
+
+class Block(nn.Module):
+    """Builds its activation after the layer that comes behind it."""
+
+    def __init__(self, halved):
+        super().__init__()
+        self.fc1 = nn.Linear(8, 12)
+        self.fc2 = nn.Linear(6 if halved else 12, 8)
+        self.act = SReLULayer()
+        self.halved = halved
+
+    def forward(self, x):
+        x = self.fc1(x)
+        return self.fc2(self.act(x.chunk(2, -1)[0] if self.halved else x))
+
+
+class TwoInputs(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 1)
+        self.off = nn.Identity()
+        self.act = SReLULayer(inplace=True)
+
+    def forward(self, x, y):
+        return self.act(self.off(self.conv(x))) + y
+
+
+@pytest.mark.parametrize("halved", [False, True])
+def test_the_run_decides_not_the_order_of_building(halved):
+    net = nn.Sequential(Block(halved))
+    assert repr(net[0].act) == f"SReLU({6 if halved else 12}, dim=-1)"
+
+
+def test_a_module_that_cannot_be_run_alone_goes_by_the_layer_before():
+    assert repr(nn.ModuleList([TwoInputs()])[0].act) == "SReLU(8, dim=1)"
+    assert repr(TwoInputs().act) == "SReLU(8, dim=1)"  # the network itself: nobody takes it in
+
+
+def test_without_a_known_neighbour_the_unit_waits_for_the_first_input():
+    net = nn.Sequential(SReLULayer(), nn.Flatten())
+    assert isinstance(net[0], ts.LazySReLU)
+    net(torch.randn(2, 5, 3))
+    assert repr(net[0]) == "SReLU(5, dim=1)"
+
+
+def test_nothing_watches_when_nothing_waits():
+    hooks = torch.nn.modules.module._global_module_registration_hooks
+    before = len(hooks)
+    waiting = SReLULayer()
+    assert len(hooks) == max(before, 1)
+    del waiting
+    gc.collect()
+    nn.Sequential(nn.Linear(2, 2))
+    assert not hooks

@@ -1,0 +1,200 @@
+"""hidden_act="srelu", and the callback for Trainer."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import Dataset
+
+import torch_srelu as ts
+
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("accelerate")
+vision = pytest.importorskip("torchvision.models")
+datasets = pytest.importorskip("sklearn.datasets")
+
+from torch_srelu.integrations.transformers import AdaptiveInitCallback  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+SIZE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "vocab_size": 40}
+SPECIAL = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0}
+NAMED = {"activation_function": "srelu"}
+MODELS = {
+    "BertForMaskedLM": (
+        "BertConfig",
+        {**SIZE, "intermediate_size": 48, "hidden_act": "srelu"},
+        {48, 32},
+    ),
+    "GPT2LMHeadModel": (
+        "GPT2Config",
+        {**SIZE, **SPECIAL, "n_inner": 48, **NAMED},
+        {48},
+    ),
+    "LlamaForCausalLM": (
+        "LlamaConfig",
+        {**SIZE, "intermediate_size": 48, "num_key_value_heads": 2, "hidden_act": "srelu"},
+        {48},
+    ),
+    "OPTForCausalLM": (
+        "OPTConfig",
+        {**SIZE, **SPECIAL, "ffn_dim": 48, "word_embed_proj_dim": 32, **NAMED},
+        {48},
+    ),
+}  # fmt: skip
+
+
+def build(name):
+    torch.manual_seed(0)
+    config, options, widths = MODELS[name]
+    return getattr(transformers, name)(getattr(transformers, config)(**options)), widths
+
+
+def units(model):
+    return [m for m in model.modules() if isinstance(m, ts.SReLU)]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_is_saved_before_its_first_forward_loaded_and_trains(name, tmp_path):
+    model, widths = build(name)
+    assert {unit.num_channels for unit in units(model)} == widths
+    assert all(unit.dim == -1 and type(unit.t_r) is nn.Parameter for unit in units(model))
+    with torch.no_grad():
+        for unit in units(model):
+            unit.a_l.uniform_()  # something that only the file can know
+    model.save_pretrained(tmp_path)
+    loaded = type(model).from_pretrained(tmp_path).eval()
+    tokens = torch.randint(1, 40, (4, 12))
+    model.eval()
+    with torch.no_grad():
+        assert torch.equal(model(tokens).logits, loaded(tokens).logits)
+    saved, read = model.state_dict(), loaded.state_dict()
+    assert list(saved) == list(read)
+    assert all(torch.equal(saved[key], read[key]) for key in saved)
+
+    groups = ts.param_groups(loaded, lr=1e-2)
+    optimizer = torch.optim.Adam(groups)
+    losses = []
+    for _ in range(10):
+        optimizer.zero_grad()
+        loss = loaded(tokens, labels=tokens).loss
+        loss.backward()
+        assert all(p.grad is not None for unit in units(loaded) for p in unit.parameters())
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+
+
+def test_a_checkpoint_with_another_activation_gets_the_papers_start(tmp_path):
+    config = transformers.BertConfig(**SIZE, intermediate_size=48)
+    transformers.BertModel(config).save_pretrained(tmp_path)
+    model = transformers.BertModel.from_pretrained(tmp_path, hidden_act="srelu")
+    for unit in units(model):
+        for name, p in unit.named_parameters():
+            assert torch.equal(p, torch.full_like(p, unit.initial[name]))
+
+
+# ---- the callback ----
+
+
+class Digits(Dataset):
+    """Real images of ten classes, as the Trainer wants them."""
+
+    def __init__(self, count):
+        images, labels = datasets.load_digits(return_X_y=True)
+        x = torch.tensor(images, dtype=torch.float32).reshape(-1, 1, 8, 8)[:count] / 16
+        self.x, self.labels = x.repeat(1, 3, 2, 2), torch.tensor(labels)[:count]
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, index):
+        return {"x": self.x[index], "labels": self.labels[index]}
+
+
+class Classifier(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = ts.convert(net)
+
+    def forward(self, x, labels):
+        logits = self.net(x)
+        return {"loss": F.cross_entropy(logits, labels), "logits": logits}
+
+
+def small():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 14 * 14, 10))
+
+
+def trainer_for(model, callback, path, epochs, **options):
+    arguments = transformers.TrainingArguments(
+        output_dir=str(path),
+        num_train_epochs=epochs,
+        per_device_train_batch_size=32,
+        learning_rate=0.002,
+        weight_decay=0.01,
+        logging_strategy="epoch",
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+        dataloader_pin_memory=False,
+        **{"save_strategy": "no", **options},
+    )
+    return transformers.Trainer(model, arguments, train_dataset=Digits(128), callbacks=[callback])
+
+
+class Watch(AdaptiveInitCallback):
+    """Remembers t_r and the freeze as every epoch found them, and what the callback made of t_r."""
+
+    def __init__(self, epoch):
+        super().__init__(epoch)
+        self.seen = []
+
+    def on_epoch_begin(self, args, state, control, **kwargs):
+        model = kwargs["model"]
+        before = [unit.t_r.detach().clone() for unit in units(model)]
+        frozen = [unit.frozen for unit in units(model)]
+        super().on_epoch_begin(args, state, control, **kwargs)
+        self.seen.append((before, frozen, [unit.t_r.detach().clone() for unit in units(model)]))
+
+
+def test_resnet18_on_real_images_is_frozen_then_adapted_then_trained(tmp_path):
+    torch.manual_seed(0)
+    model = Classifier(vision.resnet18(num_classes=10))
+    callback = Watch(epoch=1)
+    trainer = trainer_for(model, callback, tmp_path, 3)
+    trainer.train()
+    first, second, third = callback.seen
+    assert all(first[1])
+    assert all(torch.equal(t, torch.ones_like(t)) for t in second[0])  # did not move while frozen
+    assert all((t != 1).all() for t in second[2])  # set from the data
+    assert not any(third[1])
+    assert all(not torch.equal(a, b) for a, b in zip(second[2], third[0], strict=True))  # learned
+    losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
+    assert losses[-1] < losses[0] / 2
+    ours = {p for unit in units(model) for p in unit.parameters()}
+    for group in trainer.optimizer.param_groups:
+        assert not (group["weight_decay"] and any(p in ours for p in group["params"]))
+
+
+@pytest.mark.parametrize("epoch", [1, 2, 3])
+def test_a_run_resumed_before_at_and_after_the_switch_is_the_same_run(epoch, tmp_path):
+    whole = Classifier(small())
+    trainer_for(whole, AdaptiveInitCallback(2), tmp_path, 4, save_strategy="epoch").train()
+    checkpoint = sorted(tmp_path.glob("checkpoint-*"), key=lambda p: int(p.name[11:]))[epoch - 1]
+    resumed = Classifier(small())
+    trainer = trainer_for(resumed, AdaptiveInitCallback(2), tmp_path, 4)
+    trainer.train(resume_from_checkpoint=str(checkpoint))
+    for a, b in zip(whole.parameters(), resumed.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_bad_input(tmp_path):
+    with pytest.raises(ValueError, match="number of frozen epochs"):
+        AdaptiveInitCallback(-1)
+    model = Classifier(small())
+    model.net = nn.Sequential(nn.Flatten(), nn.Linear(768, 10))
+    with pytest.raises(ValueError, match="has no SReLU"):
+        trainer_for(model, AdaptiveInitCallback(1), tmp_path, 1).train()
