@@ -1,0 +1,149 @@
+"""The report's figures of whole comparisons, in plotly. Colours of paper and ink are the page's."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+from typing import Any
+
+import plotly.graph_objects as go
+
+from ..comparison import Comparison, Rival
+from ..statistics import summarise
+from .learned import in_order
+
+HERO = "#d9503a"  # SReLU's
+PALETTE = ("#3f7cac", "#5b9e5f", "#9a6fb0", "#c79a2b", "#4aa3a2", "#8a7461", "#7d8794", "#c26d9a")
+
+
+def colours(comparison: Comparison) -> dict[str, str]:
+    """A colour for each rival by name: srelu always has its own, the others take turns."""
+    others = iter(range(len(comparison.rivals)))
+    return {
+        rival.name: HERO if rival.name == "srelu" else PALETTE[next(others) % len(PALETTE)]
+        for rival in comparison.rivals
+    }
+
+
+def errors(comparison: Comparison) -> go.Figure:
+    """Every run's test error as a dot, each rival's mean and 95 % interval beside them."""
+    figure = go.Figure()
+    palette = colours(comparison)
+    for rival in reversed(comparison.rivals):
+        if rival.summary is None:
+            continue
+        name, colour, summary = html.escape(rival.name), palette[rival.name], rival.summary
+        figure.add_scatter(
+            x=list(rival.errors.values()),
+            y=[name] * len(rival.errors),
+            customdata=list(rival.errors),
+            mode="markers",
+            marker={"color": colour, "size": 9, "opacity": 0.45},
+            hovertemplate="seed %{customdata}: %{x:.2f} %<extra></extra>",
+        )
+        half = summary.interval[1] - summary.mean if summary.interval else None
+        figure.add_scatter(
+            x=[summary.mean],
+            y=[name],
+            error_x={"type": "data", "array": [half], "color": colour, "thickness": 2, "width": 0}
+            if half is not None
+            else None,
+            mode="markers",
+            marker={"color": colour, "size": 13, "symbol": "line-ns", "line": {"width": 3}},
+            marker_line_color=colour,
+            hovertemplate=f"mean of {summary.n}: %{{x:.2f}} %<extra></extra>",
+        )
+    return _titled(figure, x="test error, %", showlegend=False).update_xaxes(rangemode="tozero")
+
+
+def convergence(comparison: Comparison, column: str, label: str) -> go.Figure | None:
+    """The paper's Figure 4: a column of the metrics by epoch.
+
+    The line is the mean over seeds, the band reaches from the lowest to the highest; None if no run
+    has the column.
+    """
+    figure = go.Figure()
+    palette = colours(comparison)
+    for rival in comparison.rivals:
+        epochs, low, mean, high = _band(rival, column)
+        if not epochs:
+            continue
+        name, colour = html.escape(rival.name), palette[rival.name]
+        figure.add_scatter(
+            x=[*epochs, *epochs[::-1]],
+            y=[*high, *low[::-1]],
+            mode="lines",
+            fill="toself",
+            fillcolor=_faint(colour),
+            line={"width": 0},
+            hoverinfo="skip",
+            legendgroup=name,
+            showlegend=False,
+        )
+        figure.add_scatter(
+            x=epochs,
+            y=mean,
+            mode="lines",
+            line={"color": colour, "width": 2.2},
+            name=name,
+            legendgroup=name,
+            hovertemplate=f"{name} %{{y:.4g}}<extra></extra>",
+        )
+    if not figure.data:
+        return None
+    positive = all(v > 0 for trace in figure.data for v in trace.y)
+    _titled(figure, x="epoch", y=label, hovermode="x unified")
+    return figure.update_yaxes(type="log" if positive else "linear")
+
+
+def magnitude(comparison: Comparison) -> go.Figure | None:
+    """The paper's Figure 3: mean magnitude of each activation's inputs, by layer, last epoch."""
+    figure = go.Figure()
+    palette = colours(comparison)
+    for rival in comparison.rivals:
+        runs = [r.inputs().magnitude for r in rival.records if r.run.seed in rival.errors]
+        if not any(runs):
+            continue
+        layers = in_order(rival.records[0].run, runs[0])
+        means = [summarise([float(run[layer][-1]) for run in runs]).mean for layer in layers]
+        figure.add_scatter(
+            x=[html.escape(layer) for layer in layers],
+            y=means,
+            mode="lines+markers",
+            line={"color": palette[rival.name], "width": 2},
+            marker={"size": 7},
+            name=html.escape(rival.name),
+            hovertemplate=f"{html.escape(rival.name)} %{{y:.3g}}<extra></extra>",
+        )
+    if not figure.data:
+        return None
+    _titled(figure, y="mean |input|", hovermode="x unified")
+    return figure.update_yaxes(rangemode="tozero")
+
+
+def _band(rival: Rival, column: str) -> tuple[list[int], list[float], list[float], list[float]]:
+    """Epochs, and the lowest, mean and highest value over the seeds in each.
+
+    Runs that died or diverged are left out: they are counted beside the table. An epoch counts if
+    every run has it, so that the mean never changes its company.
+    """
+    runs = [
+        {m.epoch: value for m in r.metrics if (value := getattr(m, column)) is not None}
+        for r in rival.records
+        if r.run.seed in rival.errors
+    ]
+    epochs = sorted(set.intersection(*map(set, runs))) if runs else []
+    values = [[run[epoch] for run in runs] for epoch in epochs]
+    means = [summarise(v).mean for v in values]
+    return epochs, [min(v) for v in values], means, [max(v) for v in values]
+
+
+def _faint(colour: str) -> str:
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},0.16)"
+
+
+def _titled(figure: go.Figure, *, x: str = "", y: str = "", **layout: Any) -> go.Figure:
+    """Sets axis titles, and leaves out what the page decides: colours of paper, ink and grid."""
+    figure.update_layout(template="none", **layout)
+    return figure.update_xaxes(title_text=x or None).update_yaxes(title_text=y or None)
