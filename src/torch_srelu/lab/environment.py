@@ -1,0 +1,75 @@
+"""Where a run took place: versions, hardware, state of the source code."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import torch_srelu
+
+PACKAGES = ("numpy", "scikit-learn", "safetensors", "triton")
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """A plain description of this process on ``device``.
+
+    Example:
+        >>> sorted(environment(torch.device("cpu")))
+        ['device', 'git', 'hardware', 'started', 'threads', 'versions']
+    """
+    versions = {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "torch_srelu": torch_srelu.__version__,
+    }
+    for name in PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    if device.type == "cuda":
+        versions["cuda"] = str(torch.version.cuda)
+        versions["cudnn"] = str(torch.backends.cudnn.version())
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "device": device.type,
+        "hardware": _hardware(device),
+        "threads": torch.get_num_threads(),
+        "versions": versions,
+        "git": git_state(Path(__file__).parent),
+    }
+
+
+def _hardware(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{_cpu()}, {os.cpu_count()} cores"
+
+
+def _cpu() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return platform.processor() or platform.machine()
+    for line in text.splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def git_state(folder: Path) -> str | None:
+    """The commit that ``folder`` is at, "+" appended if it was changed; None outside a checkout."""
+    command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--dirty=+"]
+    command += ["--exclude=*"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None

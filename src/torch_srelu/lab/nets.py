@@ -1,0 +1,229 @@
+"""Network in Network (Lin et al., 2013), as published for each data set, with any activation."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .activations import Site, activation
+from .choices import check_choice
+from .seeds import Dropout, DropoutStream, generator
+
+
+@dataclass(frozen=True)
+class Conv:
+    """A convolution with its activation; padding keeps the size.
+
+    The factors multiply the run's learning rate, for the weight and the bias. Biases are not
+    decayed, weights are.
+    """
+
+    name: str
+    channels: int
+    kernel: int = 1
+    std: float = 0.05
+    weight_lr: float = 1.0
+    bias_lr: float = 2.0
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Pooling over 3 x 3 with stride 2, the last window cut at the border; then dropout."""
+
+    name: str
+    kind: str  # "max" or "average"
+    dropout: float = 0.5
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A network before it is built: what goes in, how many classes come out, its layers."""
+
+    channels: int
+    size: int
+    classes: int
+    layers: tuple[Conv | Pool, ...]
+
+
+def _cifar(classes: int, first_std: float, cccp_std: float, last_lr: tuple[float, float]) -> Plan:
+    layers = (
+        Conv("conv1", 192, 5, first_std),
+        Conv("cccp1", 160, std=cccp_std),
+        Conv("cccp2", 96, std=cccp_std),
+        Pool("pool1", "max"),
+        Conv("conv2", 192, 5),
+        Conv("cccp3", 192),
+        Conv("cccp4", 192),
+        Pool("pool2", "average"),
+        Conv("conv3", 192, 3),
+        Conv("cccp5", 192),
+        Conv("cccp6", classes, weight_lr=last_lr[0], bias_lr=last_lr[1]),
+    )
+    return Plan(3, 32, classes, layers)
+
+
+PLANS: dict[str, Plan] = {
+    # Caffe's model zoo.
+    "nin-cifar10": _cifar(10, first_std=0.05, cccp_std=0.05, last_lr=(0.1, 0.1)),
+    # The authors' cuda-convnet files: smaller first weights, one learning rate for all layers.
+    "nin-cifar100": _cifar(100, first_std=0.001, cccp_std=0.01, last_lr=(1.0, 2.0)),
+    # Layers as published; learning-rate factors are not, and follow the network for CIFAR-10.
+    "nin-mnist": Plan(
+        1,
+        28,
+        10,
+        (
+            Conv("conv1", 96, 5),
+            Conv("cccp1", 64),
+            Conv("cccp2", 48),
+            Pool("pool1", "max"),
+            Conv("conv2", 128, 5),
+            Conv("cccp3", 96),
+            Conv("cccp4", 48),
+            Pool("pool2", "max"),
+            Conv("conv3", 128, 5),
+            Conv("cccp5", 96),
+            Conv("cccp6", 10, weight_lr=0.1, bias_lr=0.1),
+        ),
+    ),
+    # Ours, for the embedded digits: seconds on two cores. Wider initial weights, since sums run
+    # over fewer inputs than in the networks above.
+    "nin-digits": Plan(
+        1,
+        8,
+        10,
+        (
+            Conv("conv1", 32, 3, std=0.3),
+            Conv("cccp1", 24, std=0.2),
+            Pool("pool1", "max", dropout=0.25),
+            Conv("conv2", 32, 3, std=0.1),
+            Conv("cccp2", 24, std=0.2),
+            Pool("pool2", "average", dropout=0.25),
+            Conv("conv3", 32, 3, std=0.1),
+            Conv("cccp3", 10, std=0.2, weight_lr=0.1, bias_lr=0.1),
+        ),
+    ),
+}
+
+
+class Block(nn.Module):
+    """A convolution and the activation on its outputs."""
+
+    def __init__(self, layer: Conv, inputs: int, act: nn.Module, weights: torch.Generator) -> None:
+        super().__init__()
+        self.layer = layer
+        self.conv = nn.Conv2d(inputs, layer.channels, layer.kernel, padding=layer.kernel // 2)
+        self.act = act
+        with torch.no_grad():
+            self.conv.weight.normal_(0, layer.std, generator=weights)
+            assert self.conv.bias is not None
+            self.conv.bias.zero_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.act(self.conv(x))
+
+
+class Pooling(nn.Module):
+    """Pooling of 3 x 3 windows with stride 2; those that reach over the border are cut there."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.kind == "average":
+            return F.avg_pool2d(x, 3, stride=2, ceil_mode=True)
+        if x.is_cuda and torch.are_deterministic_algorithms_enabled():
+            return max_of_shifts(x)
+        return F.max_pool2d(x, 3, stride=2, ceil_mode=True)
+
+    def extra_repr(self) -> str:
+        return self.kind
+
+
+def max_of_shifts(x: Tensor) -> Tensor:
+    """The same maximum, from nine shifted views: torch has no deterministic backward on CUDA.
+
+    Among equal maxima it divides the gradient, where the library's kernel picks one.
+    """
+    height, width = ((s - 2) // 2 + 1 for s in x.shape[2:])
+    pad_h, pad_w = 2 * height + 1 - x.shape[2], 2 * width + 1 - x.shape[3]
+    padded = F.pad(x, (0, pad_w, 0, pad_h), value=float("-inf"))
+    views = [
+        padded[:, :, i : i + 2 * height : 2, j : j + 2 * width : 2]
+        for i in range(3)
+        for j in range(3)
+    ]
+    return torch.stack(views).amax(0)
+
+
+class NIN(nn.Sequential):
+    """Blocks and pools in the order of a plan, then the mean over all positions.
+
+    Shape:
+        Input (N, C, H, W) as the plan says; output (N, classes): logits.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return super().forward(x).mean((2, 3))
+
+    def blocks(self) -> Iterator[tuple[str, Block]]:
+        """The convolutions with their activations, by the paper's layer names."""
+        for name, module in self.named_children():
+            if isinstance(module, Block):
+                yield name, module
+
+
+def plan(name: str) -> Plan:
+    """The plan of a network by name."""
+    check_choice("net", name, PLANS)
+    return PLANS[name]
+
+
+def build(
+    net: str,
+    act: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    seed: int = 0,
+    dropout: DropoutStream | None = None,
+) -> NIN:
+    """Builds a network by the names of its plan and its activation.
+
+    Equal seeds give equal weights for every activation.
+
+    Args:
+        net: One of `PLANS`.
+        act: A registered activation.
+        options: Options of the activation.
+        seed: Feeds the streams for weights and for activation parameters.
+        dropout: Where dropout draws from; needed for training only.
+
+    Example:
+        >>> net = build("nin-cifar10", "relu")
+        >>> sum(p.numel() for p in net.parameters())
+        966986
+        >>> sum(p.numel() for p in build("nin-cifar10", "srelu").parameters()) - 966986
+        5672
+    """
+    spec, unit = plan(net), activation(act)
+    weights, draws = generator(seed, "weights"), generator(seed, "activation")
+    modules: OrderedDict[str, nn.Module] = OrderedDict()
+    channels, size = spec.channels, spec.size
+    for layer in spec.layers:
+        if isinstance(layer, Pool):
+            modules[layer.name] = Pooling(layer.kind)
+            modules[layer.name + "_dropout"] = Dropout(layer.dropout, dropout)
+            size = (size - 2) // 2 + 1
+        else:
+            site = Site(layer.channels, size, size, draws)
+            built = unit.build(site, **(options or {}))
+            modules[layer.name] = Block(layer, channels, built, weights)
+            channels = layer.channels
+    return NIN(modules)

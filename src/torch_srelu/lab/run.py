@@ -1,0 +1,231 @@
+"""A run: every decision that can change a number, in one frozen value."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from typing import Any
+
+from torch_srelu.module import NAMES
+
+from . import nets
+from .activations import activation
+from .choices import check_choice
+from .data.registry import dataset
+
+OPTIMIZERS = ("sgd",)
+SCHEDULES = ("constant", "step", "multistep", "cosine", "poly")
+PREPROCESSING = ("scale", "gcn", "gcn+zca")
+AUGMENTATION = ("none", "flips")
+PRECISIONS = ("float32", "bf16")
+SCOPES = ("channel", "layer")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What is trained, on what, how, and from which seed. Equal runs give equal numbers.
+
+    Attributes:
+        dataset: Name of the data set.
+        net: Name of the network.
+        activation: Name of the activation.
+        options: Options of the activation, where they differ from its defaults.
+        seed: Feeds the streams for weights, activation parameters, order, augmentation, dropout.
+        epochs: Length of the training. An epoch is every whole batch that the data fill.
+        batch: Images in a step, over all processes together.
+        lr: Learning rate at the start.
+        optimizer: One of `OPTIMIZERS`.
+        momentum: Its momentum.
+        weight_decay: L2 penalty on the weights of convolutions; nothing else is decayed.
+        schedule: How the learning rate falls (see `schedules`).
+        milestones: Where it falls, as shares of the whole training.
+        gamma: What it is multiplied with there.
+        power: Exponent of the schedule "poly".
+        freeze: Epochs in which an adaptive activation stays frozen; then it is set from its inputs.
+        quantile: Which quantile of its inputs becomes ``t_r``.
+        scope: One ``t_r`` per "channel" or per "layer".
+        lr_scale: Factor on the learning rate of SReLU's parameters.
+        fixed: SReLU parameters that are not trained, of t_r, a_r, t_l, a_l.
+        preprocessing: One of `PREPROCESSING`.
+        augmentation: One of `AUGMENTATION`.
+        validation: Share of the training data that is kept apart and measured each epoch.
+        ema: Decay of an exponential average of the weights, tested beside them; 0 for none.
+        precision: "float32", or "bf16" for autocast.
+        deterministic: Only algorithms whose result does not vary from run to run (CUDA).
+        world: Number of processes that share each batch.
+
+    Example:
+        >>> run = Run(dataset="digits", net="nin-digits", activation="relu", seed=1, epochs=2,
+        ...           batch=64, lr=0.1)
+        >>> Run.from_dict(run.to_dict()) == run
+        True
+        >>> len(run.key())
+        10
+    """
+
+    dataset: str
+    net: str
+    activation: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    seed: int
+    epochs: int
+    batch: int
+    lr: float
+    optimizer: str = "sgd"
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    schedule: str = "constant"
+    milestones: tuple[float, ...] = ()
+    gamma: float = 0.1
+    power: float = 0.5
+    freeze: int = 0
+    quantile: float = 0.9
+    scope: str = "channel"
+    lr_scale: float = 1.0
+    fixed: tuple[str, ...] = ()
+    preprocessing: str = "scale"
+    augmentation: str = "none"
+    validation: float = 0.0
+    ema: float = 0.0
+    precision: str = "float32"
+    deterministic: bool = False
+    world: int = 1
+
+    def __post_init__(self) -> None:
+        # One spelling of every value, so that equal runs have equal keys: lists from JSON become
+        # tuples, whole numbers given for fractions become floats, options are sorted.
+        for spec in fields(self):
+            value: Any = getattr(self, spec.name)
+            if spec.type == "float" and isinstance(value, int) and not isinstance(value, bool):
+                object.__setattr__(self, spec.name, float(value))
+            elif str(spec.type).startswith("tuple"):
+                object.__setattr__(self, spec.name, tuple(value))
+        object.__setattr__(self, "options", dict(sorted(self.options.items())))
+        _check(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """A plain dict of strings, numbers and lists."""
+        plain = asdict(self)
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in plain.items()}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Run:
+        """The run that `to_dict` wrote; names that do not exist are an error."""
+        for name in plain:
+            check_choice("field of a run", name, [f.name for f in fields(cls)])
+        return cls(**plain)
+
+    def key(self) -> str:
+        """A short name of exactly these decisions, equal everywhere.
+
+        Values that equal their default do not enter: a field that is added later, with what was
+        done before as its default, changes no key.
+        """
+        decided = {}
+        plain = self.to_dict()
+        for spec in fields(self):
+            default = (
+                spec.default_factory() if spec.default_factory is not MISSING else spec.default
+            )
+            if getattr(self, spec.name) != default:
+                decided[spec.name] = plain[spec.name]
+        text = json.dumps(decided, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+    def __hash__(self) -> int:
+        return hash(self.key())
+
+
+def _check(run: Run) -> None:
+    """Raises ValueError or TypeError if a decision is impossible or contradicts another."""
+    _check_types(run)
+    data, net, act = dataset(run.dataset), nets.plan(run.net), activation(run.activation)
+    act.check(run.options)
+    for what, choices in (
+        ("optimizer", OPTIMIZERS),
+        ("schedule", SCHEDULES),
+        ("preprocessing", PREPROCESSING),
+        ("augmentation", AUGMENTATION),
+        ("precision", PRECISIONS),
+        ("scope", SCOPES),
+    ):
+        check_choice(what, getattr(run, what), choices)
+    if (net.channels, net.size, net.size, net.classes) != (*data.shape, data.classes):
+        fitting = [
+            name
+            for name, p in nets.PLANS.items()
+            if (p.channels, p.size, p.size, p.classes) == (*data.shape, data.classes)
+        ]
+        raise ValueError(
+            f"net {run.net} does not fit {run.dataset} (images {data.shape}, {data.classes} "
+            f"classes): choose {' or '.join(fitting)}"
+        )
+    _check_numbers(run)
+    _check_activation(run, adapts=act.adapts)
+
+
+def _check_types(run: Run) -> None:
+    kinds = {"str": str, "int": int, "float": float, "bool": bool}
+    for spec in fields(run):
+        kind, value = kinds.get(str(spec.type)), getattr(run, spec.name)
+        if kind and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
+            raise TypeError(f"{spec.name} must be of type {spec.type}, got {value!r}")
+
+
+def _check_numbers(run: Run) -> None:
+    for name, lowest in (("epochs", 1), ("batch", 1), ("world", 1), ("seed", 0), ("freeze", 0)):
+        if getattr(run, name) < lowest:
+            raise ValueError(f"{name} must be at least {lowest}, got {getattr(run, name)}")
+    for name, highest in (
+        ("lr", math.inf),
+        ("momentum", 1),
+        ("weight_decay", math.inf),
+        ("gamma", math.inf),
+        ("power", math.inf),
+        ("lr_scale", math.inf),
+        ("validation", 1),
+        ("ema", 1),
+    ):
+        if not 0 <= getattr(run, name) < highest:
+            raise ValueError(f"{name} must be in [0, {highest}), got {getattr(run, name)}")
+    if not 0 < run.quantile <= 1:
+        raise ValueError(f"quantile must be in (0, 1], got {run.quantile}")
+    if any(not 0 < m <= 1 for m in run.milestones) or list(run.milestones) != sorted(
+        set(run.milestones)
+    ):
+        raise ValueError(
+            f"milestones must be rising shares of the training in (0, 1], got {run.milestones}"
+        )
+    needed = {"step": "exactly one", "multistep": "at least one"}.get(run.schedule, "no")
+    count = len(run.milestones)
+    if not {"step": count == 1, "multistep": count > 0}.get(run.schedule, count == 0):
+        raise ValueError(f"schedule {run.schedule!r} needs {needed} milestone, got {count}")
+    if run.world > run.batch:
+        raise ValueError(
+            f"{run.world} processes are more than the {run.batch} images of a batch: "
+            "start fewer processes or choose a larger batch"
+        )
+    if run.batch % run.world:
+        raise ValueError(
+            f"a batch of {run.batch} images cannot be shared equally by {run.world} processes: "
+            f"choose a batch that is a multiple of {run.world}"
+        )
+
+
+def _check_activation(run: Run, adapts: bool) -> None:
+    if run.freeze and not adapts:
+        raise ValueError(
+            f"{run.activation} has nothing to freeze: freeze must be 0, got {run.freeze}"
+        )
+    if run.freeze >= run.epochs:
+        raise ValueError(
+            f"a freeze of {run.freeze} epochs leaves nothing of {run.epochs} epochs of training: "
+            "choose a shorter freeze or more epochs"
+        )
+    for name in run.fixed:
+        check_choice("SReLU parameter in fixed", name, NAMES)
+    if run.fixed and not run.activation.startswith("srelu"):
+        raise ValueError(f"fixed names SReLU parameters, but the activation is {run.activation}")

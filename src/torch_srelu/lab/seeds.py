@@ -1,0 +1,93 @@
+"""Random streams that do not disturb each other.
+
+One seed feeds five streams: weights, activation parameters, data order, augmentation, dropout. So
+equal seeds mean equal initial weights and equal batches whatever the activation draws. A stream is
+a pure function of the seed and of where training stands (epoch or step): nothing has to be saved to
+continue a run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+from torch import Tensor, nn
+
+STREAMS = ("weights", "activation", "order", "augmentation", "dropout")
+
+
+def derive(seed: int, stream: str, position: int = 0) -> int:
+    """The number that seeds ``stream`` at an epoch or step: equal everywhere, at any time.
+
+    Example:
+        >>> derive(1, "order", 0) == derive(1, "order", 1)
+        False
+    """
+    if stream not in STREAMS:
+        raise ValueError(f"unknown random stream {stream!r}: choose one of {', '.join(STREAMS)}")
+    digest = hashlib.blake2b(f"{seed}/{stream}/{position}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest) >> 1  # torch takes 63 bits and a sign
+
+
+def generator(
+    seed: int, stream: str, position: int = 0, device: torch.device | str = "cpu"
+) -> torch.Generator:
+    """A generator at the start of ``stream`` at that position."""
+    return torch.Generator(device).manual_seed(derive(seed, stream, position))
+
+
+class DropoutStream:
+    """Where all dropout layers of a network draw from: a function of the seed and the step.
+
+    A captured CUDA graph may contain the draws: register `generator` with the graph; `seek` between
+    two replays takes effect in the second. Every process draws for the whole batch and uses its
+    part, so that the masks do not depend on how many processes share the batch.
+    """
+
+    def __init__(self, seed: int, device: torch.device, rank: int = 0, world: int = 1) -> None:
+        self.seed, self.rank, self.world = seed, rank, world
+        self.generator = torch.Generator(device)
+
+    def seek(self, step: int) -> None:
+        """Goes to the draws of training step ``step``."""
+        self.generator.manual_seed(derive(self.seed, "dropout", step))
+
+    def keep(self, x: Tensor, share: float) -> Tensor:
+        """A mask like ``x``, 1 with probability ``share`` and else 0."""
+        images = x.shape[0]
+        channels_last = x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)
+        mask = torch.empty(
+            (images * self.world, *x.shape[1:]),
+            dtype=x.dtype,
+            device=x.device,
+            memory_format=torch.channels_last if channels_last else torch.contiguous_format,
+        )
+        mask.bernoulli_(share, generator=self.generator)
+        return mask[self.rank * images :][:images]
+
+
+class Dropout(nn.Module):
+    """Dropout that draws from the run's own stream: y = x * mask / (1 - p) in training.
+
+    Args:
+        p: Probability of a zero.
+        stream: The network's stream; without one, as in a network that is only evaluated,
+            training mode is an error.
+    """
+
+    def __init__(self, p: float, stream: DropoutStream | None = None) -> None:
+        super().__init__()
+        self.p, self.stream = p, stream
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or self.p == 0:
+            return x
+        if self.stream is None:
+            raise RuntimeError(
+                "this network has no dropout stream: call net.eval(), or build it with `dropout=`"
+            )
+        keep = 1 - self.p
+        return x * self.stream.keep(x, keep) / keep
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"
