@@ -57,7 +57,7 @@ class Paired:
     p: float | None
 
 
-def summarise(values: Sequence[float]) -> Summary:
+def summarise(values: Sequence[float] | np.ndarray) -> Summary:
     """Mean, standard deviation and Student's 95 % interval.
 
     Example:

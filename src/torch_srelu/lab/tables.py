@@ -1,6 +1,6 @@
 """A comparison as a table: for the terminal, as Markdown, CSV and JSON, and for the report.
 
-All of them are made from the same rows: `cells` for people, `numbers` for programs.
+For people all of them show the same `grids`; for programs there are the `numbers`.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 import csv
 import io
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich import box
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -18,68 +19,126 @@ from .comparison import DEAD, DIVERGED, FINISHED, UNFINISHED, Comparison, Rival
 from .statistics import Interval
 
 NOTHING = "-"
+CHANCE = 0.05  # p-values below it are called a difference in the verdict
 
 
-def headers(comparison: Comparison) -> list[str]:
-    """The column titles that belong to `cells`."""
-    base = comparison.baseline.name
-    columns = ["activation", "test error %", "std", "95 % interval", "n"]
-    return [*columns, f"minus {base}", "95 % interval", "p (Holm)", "s / run"]
+class Grid(NamedTuple):
+    """A small table of text: title, column titles, rows, and what a reader must know below it."""
+
+    title: str
+    headers: list[str]
+    rows: list[list[str]]
+    note: str
 
 
-def cells(comparison: Comparison) -> list[list[str]]:
-    """One row of text for each rival, in the order of `headers`."""
-    return [_row(comparison, rival) for rival in comparison.rivals]
+def grids(comparison: Comparison) -> list[Grid]:
+    """The errors of all rivals and, if there is anything to compare, their differences."""
+    return [errors(comparison), *([differences(comparison)] if comparison.versus else [])]
 
 
-def notes(comparison: Comparison) -> list[str]:
-    """What a reader must know beside the table: how the numbers came about, what they rest on."""
-    said = ["Error at the last epoch, never the best; n runs that differ in the seed alone."]
+def errors(comparison: Comparison) -> Grid:
+    """Each rival's test error with its spread and interval."""
+    headers = ["activation", "test error %", "std", "95 % interval", "n", "seconds a run"]
+    rows = [
+        [
+            rival.name,
+            f"{s.mean:.2f}" if s else NOTHING,
+            f"{s.std:.2f}" if s and s.std is not None else NOTHING,
+            _interval(s and s.interval),
+            _count(rival),
+            f"{rival.seconds:.1f}" if rival.seconds is not None else NOTHING,
+        ]
+        for rival in comparison.rivals
+        for s in [rival.summary]
+    ]
+    note = "Error at the last epoch, never the best; n runs that differ in the seed alone."
     fallen = [_fate(rival) for rival in comparison.rivals if set(rival.fates) != {FINISHED}]
     if fallen:
-        said.append(f"Not in the means: {'; '.join(fallen)}.")
-    for name, versus in comparison.versus.items():
-        ways = []
-        if versus.pooled and comparison.pooled:
-            degrees = comparison.pooled.degrees
-            ways.append(f"{_interval(versus.pooled, '+')} (spread of all rivals, {degrees} d.f.)")
-        if versus.images:
-            ways.append(f"{_interval(versus.images, '+')} (bootstrap over test images)")
-        if ways:
-            base = comparison.baseline.name
-            said.append(f"{name} minus {base}, other 95 % intervals: {', '.join(ways)}.")
-    return said
+        note += f" Not in the means: {'; '.join(fallen)}."
+    return Grid(comparison.title, headers, rows, note)
 
 
-def text(comparison: Comparison) -> Table:
-    """The table for a terminal. A name that looks like markup is shown as it is."""
-    table = Table(
-        title=Text(comparison.title),
-        caption=Text("\n".join(notes(comparison))),
-        caption_justify="left",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-    )
-    for i, header in enumerate(headers(comparison)):
-        table.add_column(Text(header), justify="right" if i else "left", no_wrap=not i)
-    for row in cells(comparison):
-        table.add_row(*map(Text, row))
-    return table
+def differences(comparison: Comparison) -> Grid:
+    """Each rival's test error minus the baseline's, with three intervals and the paired test."""
+    base, pooled = comparison.baseline.name, comparison.pooled
+    headers = ["activation", "points", "seeds", "paired", "p (Holm)", "pooled", "images"]
+    rows = [
+        [
+            name,
+            f"{versus.paired.mean:+.2f}",
+            str(versus.paired.n),
+            _interval(versus.paired.interval),
+            _probability(versus.p),
+            _interval(versus.pooled),
+            _interval(versus.images),
+        ]
+        for name, versus in comparison.versus.items()
+    ]
+    note = "95 % intervals. Paired: Student's t over the same seeds"
+    if pooled:
+        note += f"; pooled: from the spread within all rivals, {pooled.degrees} degrees of freedom"
+    note += "; images: bootstrap over the test images."
+    return Grid(f"Test error minus that of {base}", headers, rows, note)
+
+
+def verdict(comparison: Comparison) -> str:
+    """The result in a sentence that claims no more than the test supports; empty without one.
+
+    Says who has the lowest mean error and whether that differs from the baseline's.
+    """
+    base = comparison.baseline
+    ranked = sorted((s.mean, r.name) for r in comparison.rivals for s in [r.summary] if s)
+    if len(ranked) < 2 or base.summary is None:
+        return ""
+    mean, name = ranked[0]
+    lead = f"{name} has the lowest mean test error, {mean:.2f} %"
+    versus = comparison.versus.get(name)
+    if versus is None:
+        return f"{lead}: no rival beats the baseline."
+    side = "below" if versus.paired.mean <= 0 else "above"
+    lead += f", {abs(versus.paired.mean):.2f} points {side} {base.name}"
+    if versus.p is None:
+        return f"{lead}; that is too little to test."
+    told = f"p = {_probability(versus.p)}".replace("= <", "<")
+    if versus.p < CHANCE:
+        return f"{lead} ({told})."
+    return f"{lead}, which {versus.paired.n} seeds cannot tell from chance ({told})."
+
+
+def text(comparison: Comparison) -> Group:
+    """The tables for a terminal. A name that looks like markup is shown as it is."""
+    parts: list[Table | Text] = []
+    for grid in grids(comparison):
+        table = Table(
+            title=Text(grid.title, style="bold"),
+            caption=Text(grid.note),
+            title_justify="left",
+            caption_justify="left",
+            box=box.SIMPLE_HEAD,
+            show_edge=False,
+            pad_edge=False,
+            collapse_padding=True,
+        )
+        for i, header in enumerate(grid.headers):
+            table.add_column(header, justify="right" if i else "left", no_wrap=bool(i))
+        for row in grid.rows:
+            table.add_row(*map(Text, row))
+        parts += [table, Text()]
+    return Group(*parts, Text(verdict(comparison)))
 
 
 def markdown(comparison: Comparison) -> str:
-    """The table and its notes as GitHub Markdown."""
+    """The tables as GitHub Markdown."""
 
     def line(values: list[str]) -> str:
         return "| " + " | ".join(v.replace("|", "\\|") for v in values) + " |"
 
-    titles = headers(comparison)
-    rule = "|---|" + "---:|" * (len(titles) - 1)
-    rows = [line(row) for row in cells(comparison)]
-    said = [f"- {note}" for note in notes(comparison)]
-    title = f"**{comparison.title}**"
-    return "\n".join([title, "", line(titles), rule, *rows, "", *said, ""])
+    lines = []
+    for grid in grids(comparison):
+        rule = "|---|" + "---:|" * (len(grid.headers) - 1)
+        lines += [f"**{grid.title}**", "", line(grid.headers), rule, *map(line, grid.rows)]
+        lines += ["", grid.note, ""]
+    return "\n".join([*lines, verdict(comparison), ""])
 
 
 def to_csv(comparisons: list[Comparison]) -> str:
@@ -153,21 +212,6 @@ def _ends(name: str, interval: Interval | None) -> dict[str, float | None]:
     return {f"{name}_low": low, f"{name}_high": high}
 
 
-def _row(comparison: Comparison, rival: Rival) -> list[str]:
-    summary, versus = rival.summary, comparison.versus.get(rival.name)
-    return [
-        rival.name,
-        f"{summary.mean:.2f}" if summary else NOTHING,
-        f"{summary.std:.2f}" if summary and summary.std is not None else NOTHING,
-        _interval(summary and summary.interval),
-        _count(rival),
-        f"{versus.paired.mean:+.2f}" if versus else NOTHING,
-        _interval(versus and versus.paired.interval, "+"),
-        _probability(versus and versus.p),
-        f"{rival.seconds:.1f}" if rival.seconds is not None else NOTHING,
-    ]
-
-
 def _count(rival: Rival) -> str:
     finished, total = rival.fates[FINISHED], sum(rival.fates.values())
     return str(finished) if finished == total else f"{finished} of {total}"
@@ -178,10 +222,8 @@ def _fate(rival: Rival) -> str:
     return f"{rival.name}: {', '.join(fallen)}"
 
 
-def _interval(interval: Interval | None, sign: str = "") -> str:
-    if interval is None:
-        return NOTHING
-    return " to ".join(f"{end:{sign}.2f}" for end in interval)
+def _interval(interval: Interval | None) -> str:
+    return NOTHING if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}"
 
 
 def _probability(p: float | None) -> str:

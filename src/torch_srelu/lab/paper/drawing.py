@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
+import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 INK, SOFT, GRID = "#1b1f24", "#8b949e", "#e6e8eb"
 COLOURS = ("#d1495b", "#2e6f95", "#3a7d44", "#8e6c8a")
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 9.0,
     "font.family": "sans-serif",
     "mathtext.fontset": "cm",
@@ -24,6 +27,11 @@ STYLE = {
     "svg.fonttype": "none",
 }
 FORMATS = ("png", "svg", "pdf")
+
+
+def styled() -> AbstractContextManager[None]:
+    """Inside, figures are drawn and saved in the style of this file, whatever the user's is."""
+    return mpl.rc_context(STYLE)
 
 
 def origin(axes: Axes, x: tuple[float, float], y: tuple[float, float], title: str) -> None:
@@ -80,10 +88,8 @@ def panels(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, 
 
 def render(figure: Figure, kind: str) -> bytes:
     """The figure as the bytes of a file of that kind: "png", "svg" or "pdf"."""
-    import matplotlib as mpl
-
     buffer = io.BytesIO()
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-    with mpl.rc_context(STYLE):
+    with styled():
         figure.savefig(buffer, format=kind, dpi=200, metadata=metadata)
     return buffer.getvalue()

@@ -6,13 +6,12 @@ identity (a_r < 1) bends like a logarithm, a steeper one (a_r > 1) like a power 
 
 from __future__ import annotations
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from .. import curves
-from .drawing import COLOURS, STYLE, legend, origin, panels, threshold
+from .drawing import COLOURS, legend, origin, panels, styled, threshold
 
 STIMULUS = np.linspace(1e-3, 4, 800)
 INPUT = np.linspace(-4, 4, 801)
@@ -25,7 +24,7 @@ def draw() -> Figure:
         >>> [axes.get_title()[:3] for axes in draw().axes]
         ['(a)', '(b)', '(c)', '(d)']
     """
-    with mpl.rc_context(STYLE):
+    with styled():
         figure, (a, b, c, d) = panels(2, 2, (6.6, 5.4))
         _weber_fechner(a)
         _stevens(b)

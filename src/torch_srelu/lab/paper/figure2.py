@@ -5,7 +5,6 @@ Every curve is the function itself, evaluated; parameters are examples of what e
 
 from __future__ import annotations
 
-import matplotlib as mpl
 import torch
 import torch.nn.functional as F
 from matplotlib.axes import Axes
@@ -13,7 +12,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from .. import curves
-from .drawing import COLOURS, STYLE, note, origin, panels, threshold
+from ..activations import APL
+from .drawing import COLOURS, note, origin, panels, styled, threshold
 
 INPUT = torch.linspace(-3, 3, 601, dtype=torch.float64)
 
@@ -25,7 +25,7 @@ def draw() -> Figure:
         >>> [axes.get_title() for axes in draw().axes]
         ['ReLU', 'LReLU', 'PReLU', 'APL', 'maxout', 'SReLU']
     """
-    with mpl.rc_context(STYLE):
+    with styled():
         figure, (relu, lrelu, prelu, apl, maxout, srelu) = panels(2, 3, (7.4, 5.4))
         _panel(relu, "ReLU", "nothing learned", F.relu(INPUT))
         _panel(lrelu, "LReLU", "left slope given", F.leaky_relu(INPUT, 0.1))
@@ -57,7 +57,11 @@ def _prelu(axes: Axes) -> None:
 
 
 def _apl(axes: Axes) -> None:
-    y = F.relu(INPUT) + 0.5 * F.relu(-INPUT + 0.6) - 0.8 * F.relu(-INPUT - 1.0)
+    apl = APL((1, 1, 1), hinges=2, generator=torch.Generator()).double()
+    with torch.no_grad():
+        apl.a.copy_(torch.tensor([0.5, -0.8]).reshape(apl.a.shape))
+        apl.b.copy_(torch.tensor([0.6, -1.0]).reshape(apl.b.shape))
+        y = apl(INPUT[:, None, None, None]).squeeze()
     _panel(axes, "APL", "hinges learned, slope 1 on the right", y)
     _aside(axes, INPUT, INPUT)
 

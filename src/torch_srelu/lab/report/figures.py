@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable
+import math
 from typing import Any
 
 import plotly.graph_objects as go
@@ -38,18 +38,18 @@ def errors(comparison: Comparison) -> go.Figure:
             y=[name] * len(rival.errors),
             customdata=list(rival.errors),
             mode="markers",
-            marker={"color": colour, "size": 9, "opacity": 0.45},
+            marker={"color": colour, "size": 10, "opacity": 0.55},
             hovertemplate="seed %{customdata}: %{x:.2f} %<extra></extra>",
         )
         half = summary.interval[1] - summary.mean if summary.interval else None
         figure.add_scatter(
             x=[summary.mean],
             y=[name],
-            error_x={"type": "data", "array": [half], "color": colour, "thickness": 2, "width": 0}
+            error_x={"type": "data", "array": [half], "color": colour, "thickness": 1.5, "width": 0}
             if half is not None
             else None,
             mode="markers",
-            marker={"color": colour, "size": 13, "symbol": "line-ns", "line": {"width": 3}},
+            marker={"color": colour, "size": 16, "symbol": "line-ns", "line": {"width": 3}},
             marker_line_color=colour,
             hovertemplate=f"mean of {summary.n}: %{{x:.2f}} %<extra></extra>",
         )
@@ -64,10 +64,12 @@ def convergence(comparison: Comparison, column: str, label: str) -> go.Figure | 
     """
     figure = go.Figure()
     palette = colours(comparison)
+    lowest, highest = math.inf, 0.0
     for rival in comparison.rivals:
         epochs, low, mean, high = _band(rival, column)
         if not epochs:
             continue
+        lowest, highest = min(lowest, *low), max(highest, *high)
         name, colour = html.escape(rival.name), palette[rival.name]
         figure.add_scatter(
             x=[*epochs, *epochs[::-1]],
@@ -91,9 +93,10 @@ def convergence(comparison: Comparison, column: str, label: str) -> go.Figure | 
         )
     if not figure.data:
         return None
-    positive = all(v > 0 for trace in figure.data for v in trace.y)
     _titled(figure, x="epoch", y=label, hovermode="x unified")
-    return figure.update_yaxes(type="log" if positive else "linear")
+    if lowest > 0:
+        figure.update_yaxes(type="log", dtick=1 if highest > 10 * lowest else "D2")
+    return figure
 
 
 def magnitude(comparison: Comparison) -> go.Figure | None:

@@ -91,19 +91,20 @@ function traces(layer, epoch, chosen) {
   return [
     { ...under, yaxis: "y2", fill: "tozeroy", line: { width: 0 }, mode: "lines",
       fillcolor: colour("soft") + "38", name: "inputs", ...quiet },
-    { ...lines, mode: "lines", line: { color: colour("soft"), width: 0.7 }, opacity: 0.28, ...quiet },
+    { ...lines, mode: "lines", line: { color: colour("soft"), width: 0.7 }, opacity: 0.4, ...quiet },
     { ...main, mode: "lines", line: { color: colour("accent"), width: 2.6 },
       hovertemplate: "h(%{x:.3g}) = %{y:.3g}<extra></extra>", showlegend: false },
   ];
 }
 
-function frame(layer, small) {
+function frame(layer, epoch, small) {
+  const tallest = Math.max(...density(layer, epoch).y);
   const none = { showticklabels: !small, ticks: "" };
   return themed({
     margin: small ? { l: 0, r: 0, t: 4, b: 4 } : { l: 12, r: 12, t: 8, b: 12 },
     xaxis: { range: [layer.low, layer.high], title: small ? undefined : { text: "input" }, ...none },
     yaxis: { range: [layer.bottom, layer.top], title: small ? undefined : { text: "output" }, ...none },
-    yaxis2: { overlaying: "y", side: "right", range: [0, layer.tallest * 2.2], visible: false, fixedrange: true },
+    yaxis2: { overlaying: "y", side: "right", range: [0, tallest * 2.2], visible: false, fixedrange: true },
   });
 }
 
@@ -139,7 +140,7 @@ function learned() {
       button.append(plot);
       button.addEventListener("click", () => { pick.layer.value = i; layerChanged(); });
       grid.append(button);
-      Plotly.react(plot, traces(l, l.quantiles.length - 1, l.channels), frame(l, true),
+      Plotly.react(plot, traces(l, l.quantiles.length - 1, l.channels), frame(l, l.quantiles.length - 1, true),
         { ...config, staticPlot: true });
     });
     mark();
@@ -157,7 +158,7 @@ function learned() {
     say("epoch-name", `${run().epochs[epoch]}`);
     numbers(l, epoch, channel).slice(0, 4).forEach((value, k) =>
       say(["t_r", "a_r", "t_l", "a_l"][k], Number(value.toPrecision(3)).toString()));
-    Plotly.react(explorer, traces(l, epoch, channel), frame(l, false), config);
+    Plotly.react(explorer, traces(l, epoch, channel), frame(l, epoch, false), config);
   }
 
   function layerChanged() {
