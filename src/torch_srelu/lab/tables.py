@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rich import box
@@ -141,7 +142,7 @@ def markdown(comparison: Comparison) -> str:
     return "\n".join([*lines, verdict(comparison), ""])
 
 
-def to_csv(comparisons: list[Comparison]) -> str:
+def to_csv(comparisons: Sequence[Comparison]) -> str:
     """Every number, one line for each rival; empty where there is none."""
     rows = [row for comparison in comparisons for row in numbers(comparison)]
     out = io.StringIO()
@@ -151,7 +152,7 @@ def to_csv(comparisons: list[Comparison]) -> str:
     return out.getvalue()
 
 
-def to_json(comparisons: list[Comparison]) -> str:
+def to_json(comparisons: Sequence[Comparison]) -> str:
     """Protocol, baseline and every number of each comparison."""
     plain = [
         {

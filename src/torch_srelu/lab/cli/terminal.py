@@ -1,0 +1,48 @@
+"""What every command shows and how it ends: the console, errors in one line, exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+FAILED, INTERRUPTED = 1, 130
+
+console = Console(highlight=False)
+errors = Console(stderr=True, highlight=False)
+
+
+@contextlib.contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Turns what a user can mend - a name, a file, a full disk - into one line and exit code 1.
+
+    The laboratory raises ValueError and TypeError for wrong values, OSError for files; anything
+    else is a fault of the program and keeps its traceback.
+    """
+    try:
+        yield
+    except (ValueError, TypeError, OSError) as error:
+        fail(str(error))
+
+
+def fail(message: str) -> None:
+    """Prints the message to the standard error and ends the command with exit code 1."""
+    errors.print(f"[bold red]srelu:[/] {escape(message)}", soft_wrap=True)
+    raise typer.Exit(FAILED)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them.
+
+    Example:
+        >>> duration(8.2), duration(100), duration(4000)
+        ('8 s', '1 min 40 s', '1 h 07 min')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
