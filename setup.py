@@ -1,4 +1,4 @@
-"""Compiles the native CPU kernels: one C file, no torch needed, a few seconds.
+"""Compiles the native CPU kernels: two C files, no torch needed, a few seconds.
 
 ``optional``: where there is no compiler the package installs without them and says so when used.
 Everything else is in pyproject.toml.
@@ -10,8 +10,12 @@ setup(
     ext_modules=[
         Extension(
             "torch_srelu.ops._native",
-            sources=["src/torch_srelu/ops/native/srelu.c"],
+            sources=[
+                "src/torch_srelu/ops/native/srelu.c",
+                "src/torch_srelu/ops/native/scan.c",
+            ],
             depends=[
+                "src/torch_srelu/ops/native/scan_kernels.h",
                 "src/torch_srelu/ops/native/srelu_dtypes.h",
                 "src/torch_srelu/ops/native/srelu_kernels.h",
             ],

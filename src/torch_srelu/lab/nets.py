@@ -171,7 +171,9 @@ class NIN(nn.Sequential):
     """
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
-        return super().forward(x).mean((2, 3))
+        features = super().forward(x)
+        # Logits keep float32 where the layers before are of lower precision.
+        return features.mean((2, 3), dtype=torch.promote_types(features.dtype, torch.float32))
 
     def blocks(self) -> Iterator[tuple[str, Block]]:
         """The convolutions with their activations, by the paper's layer names."""

@@ -98,10 +98,10 @@ class Run:
         # One spelling of every value, so that equal runs have equal keys: lists from JSON become
         # tuples, whole numbers given for fractions become floats, options are sorted.
         for spec in fields(self):
-            value: Any = getattr(self, spec.name)
+            value = getattr(self, spec.name)
             if spec.type == "float" and isinstance(value, int) and not isinstance(value, bool):
                 object.__setattr__(self, spec.name, float(value))
-            elif str(spec.type).startswith("tuple"):
+            elif isinstance(value, list):
                 object.__setattr__(self, spec.name, tuple(value))
         object.__setattr__(self, "options", dict(sorted(self.options.items())))
         _check(self)

@@ -36,6 +36,7 @@ class DataSet:
         test: Likewise for the test part.
         folders: Where the files may lie below a data folder, first match first.
         label_bytes: Bytes before the pixels of a CIFAR record; the last one is the class.
+        white: The value of a full pixel.
         sources: What `srelu data get` downloads.
     """
 
@@ -47,6 +48,7 @@ class DataSet:
     test: dict[str, str]
     folders: tuple[str, ...]
     label_bytes: int = 1
+    white: int = 255
     sources: tuple[Source, ...] = ()
 
     @property
@@ -79,7 +81,7 @@ def _idx(name: str, folder: str, site: str, content: list[str], packed: list[str
 _TORONTO = "https://www.cs.toronto.edu/~kriz"
 
 DATASETS: dict[str, DataSet] = {
-    "digits": DataSet("digits", "digits", (1, 8, 8), 10, {}, {}, ()),
+    "digits": DataSet("digits", "digits", (1, 8, 8), 10, {}, {}, (), white=16),
     "mnist": _idx(
         "mnist",
         "MNIST",

@@ -50,8 +50,8 @@ static inline int64_t at_least(int64_t value, int64_t limit) { return value > li
 /* ---- threads ---- */
 
 /* An OpenMP pool does not survive fork: a parallel region in the child would wait for ever. */
-static int forked;
-static void after_fork_in_child(void) { forked = 1; }
+int srelu_forked; /* scan.c looks at it too */
+static void after_fork_in_child(void) { srelu_forked = 1; }
 
 __attribute__((constructor)) static void watch_forks(void)
 {
@@ -66,7 +66,7 @@ static int64_t count_chunks(int64_t n, int64_t sums)
 
 static int usable_threads(int wanted, int64_t chunks)
 {
-    return forked ? 1 : (int)at_least(1, at_most(wanted, chunks));
+    return srelu_forked ? 1 : (int)at_least(1, at_most(wanted, chunks));
 }
 
 /* ---- the kernels, once for every instruction set ---- */

@@ -1,0 +1,274 @@
+"""Adaptive initialisation: freeze, measure, set t_r, thaw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch.optim import Optimizer
+from torch.utils.data.distributed import DistributedSampler
+
+from .measure import Forward, Measurement, call, process_group, sharded_modules, unwrap
+from .module import SReLU
+from .optim import srelu_parameters
+from .quantile import QuantileSearch
+
+SCOPES = ("channel", "layer")
+_MEMORY = 128 * 2**20  # bytes for the searches of all channels together
+_MIN_BINS, _MAX_BINS = 256, 65536  # of a channel
+
+
+class AdaptiveInit:
+    """The paper's way to start SReLU: frozen first, then ``t_r`` from the data, then free.
+
+    From construction until `adapt`, the four parameters of every SReLU rest: their gradients are
+    zeros, so that the network trains as the one it was (with the defaults, with leaky ReLUs of
+    slope 0.2). `adapt` sets ``t_r`` of each channel to a quantile of all inputs of that channel
+    over the training data, exactly, and lets go.
+
+    Args:
+        model: A network with SReLU units; wrapped by DistributedDataParallel, sharded by
+            `fully_shard` or compiled as you like.
+        optimizer: The optimizer that trains it. It must hold the SReLU parameters without weight
+            decay, as `param_groups` arranges.
+        quantile: Which quantile, in (0, 1]: the value of rank ceil(quantile * n) from the smallest.
+        scope: "channel", or "layer" for one value over all channels of a unit.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> import torch_srelu as ts
+        >>> net = nn.Sequential(nn.Linear(8, 16), ts.SReLU(16), nn.Linear(16, 2))
+        >>> optimizer = torch.optim.SGD(ts.param_groups(net, lr=0.1), momentum=0.9)
+        >>> init = ts.AdaptiveInit(net, optimizer)
+        >>> net[1]
+        SReLU(16, dim=1, frozen)
+        >>> init.adapt(torch.randn(50, 8).split(10))  # any loader of the training data
+        >>> net[1], init.adapted
+        (SReLU(16, dim=1), True)
+    """
+
+    def __init__(
+        self, model: nn.Module, optimizer: Optimizer, quantile: float = 0.9, scope: str = "channel"
+    ) -> None:
+        if not 0 < quantile <= 1:
+            raise ValueError(f"quantile must be in (0, 1], got {quantile}")
+        if scope not in SCOPES:
+            raise ValueError(f"scope must be one of {', '.join(SCOPES)}, got {scope!r}")
+        _check_model(model)
+        _check_optimizer(model, optimizer)
+        self.model, self.optimizer = model, optimizer
+        self.quantile, self.scope = float(quantile), scope
+        self._result: dict[str, dict[str, Any]] | None = None
+        self._repeated = 0
+        self._freeze(True)
+
+    @property
+    def adapted(self) -> bool:
+        """Whether `adapt` has been done, here or before the state was saved."""
+        return self._result is not None
+
+    def adapt(self, loader: Iterable[Any], forward: Forward | None = None) -> None:
+        """Sets ``t_r`` from the data and ends the freeze.
+
+        The network reads all of ``loader`` two or three times, in eval mode and under the autocast
+        context of the caller. Each time starts from the same random numbers, so a DataLoader that
+        shuffles and augments works as it is; afterwards all random generators are as they were, and
+        training goes on as if `adapt` had drawn none. ``t_r`` is set where ``a_r`` is 1: there it
+        changes no output, elsewhere it would. In each unit whose parameters are distributed or
+        replicated, all processes must call `adapt`, each with its share of the data. After an error
+        everything is as before.
+
+        Args:
+            loader: All training data, readable more than once. A batch is the input, a sequence
+                that starts with it, or a dict of keyword arguments for the network; it is moved
+                to the device of the network.
+            forward: ``forward(network, batch)`` runs the network on a batch, where that is not
+                enough.
+        """
+        if self.adapted:
+            raise RuntimeError(
+                "adapt was done already: t_r is trained by now, and would lose what it learned"
+            )
+        if torch._C._current_graph_task_id() != -1:
+            raise RuntimeError("adapt cannot run inside a backward pass: call it between two steps")
+        if isinstance(loader, Iterator):
+            raise TypeError(
+                f"the loader is a {type(loader).__name__}, which can be read only once, but "
+                "adapt reads it several times: give a DataLoader or a list of batches"
+            )
+        units = _units(self.model)
+        searches = self._searches(units)
+        measurement = Measurement(
+            self.model, searches, units, loader, forward or call, process_group(self.model)
+        )
+        measurement.run()
+        _reshard(self.model)
+        found = {name: _thresholds(units[name], search) for name, search in searches.items()}
+        with torch.no_grad():
+            for name, (t_r, _) in found.items():
+                _write(units[name][0].t_r, t_r)
+        for parameter in srelu_parameters(self.model).values():
+            self.optimizer.state.pop(parameter, None)  # they start as new
+        self._result = {name: facts for name, (_, facts) in found.items()}
+        self._repeated = _repeated(loader)
+        self._freeze(False)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The phase and what `adapt` found, as plain numbers; ``t_r`` is in that of the model."""
+        names = ("quantile", "scope", "_result", "_repeated")
+        return {name.strip("_"): getattr(self, name) for name in names}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes up the phase of a saved run: frozen before `adapt`, free after it."""
+        for name in ("quantile", "scope"):
+            if state[name] != getattr(self, name):
+                raise ValueError(
+                    f"the state was saved with {name}={state[name]!r}, this AdaptiveInit has "
+                    f"{getattr(self, name)!r}: build it as it was"
+                )
+        result, names = state["result"], list(_units(self.model))
+        if result is not None and list(result) != names:
+            raise ValueError(
+                f"the state was saved for the units {', '.join(result)}, this model has "
+                f"{', '.join(names)}"
+            )
+        self._result, self._repeated = result, state["repeated"]
+        self._freeze(not self.adapted)
+
+    def summary(self) -> str:
+        """What `adapt` did, unit by unit, as a table.
+
+        ``t_r`` from the smallest over the median to the largest of its channels; the share of
+        inputs at or beyond it; how many channels have ``t_r < t_l`` (crossed), how many were never
+        positive (dead), and how many were left as they were because ``a_r`` is not 1 (kept).
+        """
+        if self._result is None:
+            return f"frozen: {len(_units(self.model))} SReLU units wait for adapt(loader)"
+        head = ("unit", "channels", "inputs each", "t_r", "beyond", "crossed", "dead", "kept")
+        rows = [head, *(_row(name, facts) for name, facts in self._result.items())]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            f"t_r is the {self.quantile:g} quantile of the inputs of each {self.scope}, "
+            "where a_r was 1",
+            *("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows),
+        ]
+        if self._repeated:
+            lines.append(
+                f"{self._repeated} samples were read twice: DistributedSampler pads its last round"
+            )
+        return "\n".join(lines)
+
+    def _freeze(self, frozen: bool) -> None:
+        for units in _units(self.model).values():
+            for unit in units:
+                unit.frozen = frozen
+
+    def _searches(self, units: dict[str, list[SReLU]]) -> dict[str, QuantileSearch]:
+        group = process_group(self.model)
+        sizes = {
+            name: 1 if self.scope == "layer" else first.num_channels
+            for name, (first, *_) in units.items()
+        }
+        affordable = _MEMORY // (8 * sum(sizes.values()))
+        bins = min(_MAX_BINS, max(_MIN_BINS, 1 << (affordable.bit_length() - 1)))
+        return {
+            name: QuantileSearch(
+                size, [self.quantile], bins=bins, device=units[name][0].t_r.device, group=group
+            )
+            for name, size in sizes.items()
+        }
+
+
+def _units(model: nn.Module) -> dict[str, list[SReLU]]:
+    """The units of the network by name; those that share ``t_r`` under the name of the first."""
+    found: dict[nn.Parameter, tuple[str, list[SReLU]]] = {}
+    for name, module in unwrap(model).named_modules():
+        if isinstance(module, SReLU):
+            name = name.replace("_orig_mod.", "") or type(module).__name__
+            found.setdefault(module.t_r, (name, []))[1].append(module)
+    return dict(found.values())
+
+
+def _check_model(model: nn.Module) -> None:
+    units = _units(model)
+    if not units:
+        raise ValueError(
+            f"{type(unwrap(model)).__name__} has no SReLU: put some in, or convert the model"
+        )
+    lazy = [name for name, (first, *_) in units.items() if is_lazy(first.t_r)]
+    if lazy:
+        raise ValueError(
+            f"{', '.join(lazy)}: the number of channels is not known yet. Run the model on a batch "
+            "before you build the optimizer and AdaptiveInit"
+        )
+
+
+def _check_optimizer(model: nn.Module, optimizer: Optimizer) -> None:
+    held = {p: group for group in optimizer.param_groups for p in group["params"]}
+    ours = {name: p for name, p in srelu_parameters(model).items() if p.requires_grad}
+    missing = [name for name, p in ours.items() if p not in held]
+    decayed = [name for name, p in ours.items() if p in held and held[p].get("weight_decay")]
+    for names, problem in ((missing, "does not hold"), (decayed, "would decay")):
+        if names:
+            raise ValueError(
+                f"the optimizer {problem} {len(names)} SReLU parameters, {names[0]} the first: "
+                "build it from torch_srelu.param_groups(model, lr=..., weight_decay=...)"
+            )
+
+
+def _thresholds(units: list[SReLU], search: QuantileSearch) -> tuple[Tensor, dict[str, Any]]:
+    """The new ``t_r`` of a unit, whole, and the facts about it, as plain numbers."""
+    t_r, t_l = _whole(units[0].t_r), _whole(units[0].t_l)
+    free = torch.stack([_whole(unit.a_r) == 1 for unit in units]).all(0)
+    new = torch.where(free, search.values[0].to(t_r.dtype), t_r)
+    beyond = 1 - search.below[0].double() / search.count
+    facts = {
+        "channels": len(t_r),
+        "inputs": search.count,
+        "t_r": [f(new).item() for f in (torch.min, torch.median, torch.max)],
+        "beyond": beyond.mean().item(),
+        "crossed": int((new < t_l).sum()),
+        "dead": int((search.largest <= 0).expand_as(new).sum()),
+        "kept": int((~free).sum()),
+    }
+    return new, facts
+
+
+def _row(name: str, facts: dict[str, Any]) -> tuple[str, ...]:
+    spread = " .. ".join(f"{value:.4g}" for value in facts["t_r"])
+    counts = (str(facts[column]) for column in ("crossed", "dead", "kept"))
+    size = (str(facts["channels"]), str(facts["inputs"]))
+    return (name, *size, spread, f"{facts['beyond']:.2%}", *counts)
+
+
+def _whole(parameter: Tensor) -> Tensor:
+    """The values of a parameter, gathered where it is sharded."""
+    whole = getattr(parameter, "full_tensor", None)
+    return (whole() if whole else parameter).detach()
+
+
+def _write(parameter: Tensor, value: Tensor) -> None:
+    """Copies a whole tensor into a parameter; each process its shard where it is sharded."""
+    if hasattr(parameter, "full_tensor"):
+        from torch.distributed.tensor import distribute_tensor  # heavy, and needed only here
+
+        value = distribute_tensor(value, parameter.device_mesh, parameter.placements)  # type: ignore[attr-defined]
+    parameter.copy_(value)
+
+
+def _reshard(model: nn.Module) -> None:
+    """Lets go of the gathered parameters that a forward pass of a sharded model leaves behind."""
+    for module in sharded_modules(model):
+        module.reshard()
+
+
+def _repeated(loader: Any) -> int:
+    """How many samples DistributedSampler gives out twice, to serve all processes equally."""
+    sampler = getattr(loader, "sampler", None)
+    if not isinstance(sampler, DistributedSampler):
+        return 0
+    return max(0, sampler.total_size - len(sampler.dataset))  # type: ignore[arg-type]

@@ -1,0 +1,62 @@
+"""Training data on the device, and the order in which an epoch visits them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .distributed import Team
+from .seeds import generator
+
+
+class Batches:
+    """Batches of this process, epoch by epoch: a function of the seed alone.
+
+    The order, the flips and the position are tensors on the device, written in place: taking a
+    batch is device work only, and a captured graph takes the next one at each replay.
+
+    Args:
+        images: Prepared training images (N, C, H, W) on the device.
+        labels: Their classes (N,), int64.
+        batch: Images in a step, over all processes.
+        seed: The run's seed.
+        flips: Whether each image is mirrored with probability 1/2, anew in every epoch.
+        team: This process among those that share the batch.
+    """
+
+    def __init__(
+        self, images: Tensor, labels: Tensor, batch: int, seed: int, flips: bool, team: Team
+    ) -> None:
+        if batch > len(images):
+            raise ValueError(
+                f"a batch of {batch} images is more than the {len(images)} training images: "
+                "choose a smaller batch"
+            )
+        self.images, self.labels, self.seed = images, labels, seed
+        self.steps = len(images) // batch  # whole batches; the rest has its turn in other epochs
+        self.batch = batch
+        self.share = team.share(batch)
+        local = self.share.stop - self.share.start
+        self.order = torch.zeros(self.steps, local, dtype=torch.int64, device=images.device)
+        self.mirrored = torch.zeros(len(images) if flips else 0, dtype=torch.bool).to(images.device)
+        self.position = torch.zeros(1, dtype=torch.int64, device=images.device)
+
+    def begin(self, epoch: int, step: int = 0) -> None:
+        """Goes to batch ``step`` of ``epoch``."""
+        order = torch.randperm(len(self.images), generator=generator(self.seed, "order", epoch))
+        order = order[: self.steps * self.batch].view(self.steps, self.batch)
+        self.order.copy_(order[:, self.share])
+        if len(self.mirrored):
+            draws = generator(self.seed, "augmentation", epoch)
+            self.mirrored.copy_(torch.rand(len(self.images), generator=draws) < 0.5)
+        self.position.fill_(step)
+
+    def next(self) -> tuple[Tensor, Tensor]:
+        """The next images (B, C, H, W) and labels (B,)."""
+        chosen = self.order.index_select(0, self.position)[0]  # (B,)
+        self.position += 1
+        x, y = self.images.index_select(0, chosen), self.labels.index_select(0, chosen)
+        if len(self.mirrored):
+            mirrored = self.mirrored.index_select(0, chosen)[:, None, None, None]
+            x = torch.where(mirrored, x.flip(3), x)
+        return x, y

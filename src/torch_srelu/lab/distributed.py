@@ -1,0 +1,94 @@
+"""Several processes that share each batch, started by torchrun."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+def world_size() -> int:
+    """The number of processes that torchrun started, 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+@dataclass(frozen=True)
+class Team:
+    """This process among those that train one network together."""
+
+    rank: int = 0
+    world: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes the record."""
+        return self.rank == 0
+
+    def share(self, batch: int) -> slice:
+        """The part of a batch that is this process's."""
+        size = batch // self.world
+        return slice(self.rank * size, (self.rank + 1) * size)
+
+    def tell(self, value: Any) -> Any:
+        """What the leader has as ``value``, for all."""
+        if self.world == 1:
+            return value
+        box = [value]
+        dist.broadcast_object_list(box, src=0)
+        return box[0]
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The sum over all processes, in place."""
+        if self.world > 1:
+            dist.all_reduce(tensor)
+        return tensor
+
+    def average_gradients(self, gradients: Sequence[Tensor]) -> None:
+        """Replaces gradients by their mean over all processes.
+
+        One flat sum in a fixed order: a run that is taken up again adds in the same order as one
+        that was never stopped, which buckets that are rebuilt at each start do not promise.
+        """
+        if self.world == 1:
+            return
+        flat = torch.cat([g.flatten() for g in gradients])
+        dist.all_reduce(flat)
+        flat /= self.world
+        parts = flat.split([g.numel() for g in gradients])
+        for gradient, part in zip(gradients, parts, strict=True):
+            gradient.copy_(part.view_as(gradient))
+
+
+@contextlib.contextmanager
+def team(world: int, device: torch.device) -> Iterator[Team]:
+    """Joins the processes of torchrun for a run of ``world`` processes; leaves them at the end."""
+    started = world_size()
+    if started != world:
+        raise ValueError(
+            f"the run is for {world} processes, but {started} were started: use "
+            f"`torchrun --nproc-per-node {world} -m torch_srelu ...`, or change the run's world"
+        )
+    if world == 1:
+        yield Team()
+        return
+    joined = not dist.is_initialized()
+    if joined:
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield Team(dist.get_rank(), world)
+    finally:
+        if joined:
+            dist.destroy_process_group()
+
+
+def default_device() -> torch.device:
+    """The GPU of this process if there is one, else the CPU."""
+    if torch.cuda.is_available():
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return torch.device("cpu")

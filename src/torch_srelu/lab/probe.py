@@ -1,0 +1,61 @@
+"""Looks into a network between two epochs: what goes into its activations, what they learned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from torch_srelu.module import NAMES, SReLU
+
+from .history import PROBABILITIES
+from .nets import NIN
+from .run import Run
+from .steps import forward
+
+IMAGES = 64  # how many images the probe sends through the network
+_VALUES = 1 << 16  # of each layer's inputs are sorted, evenly spaced
+
+
+def parameters(net: NIN) -> dict[str, Tensor]:
+    """Per layer with SReLU, (4, C) on the CPU: t_r, a_r, t_l, a_l."""
+    units = {name: block.act for name, block in net.blocks() if isinstance(block.act, SReLU)}
+    return {
+        layer: torch.stack([getattr(unit, name).detach() for name in NAMES]).cpu()
+        for layer, unit in units.items()
+    }
+
+
+@torch.no_grad()
+def inputs(net: NIN, images: Tensor, run: Run) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
+    """Per layer the quantiles (Q,) and the mean magnitude () of the activation's inputs.
+
+    Args:
+        net: The network; it is evaluated without dropout and comes back in its own mode.
+        images: The prepared images that are sent through.
+        run: For its precision.
+    """
+    quantiles: dict[str, Tensor] = {}
+    magnitude: dict[str, Tensor] = {}
+
+    def watch(layer: str):
+        def hook(_: nn.Module, args: tuple[Tensor, ...]) -> None:
+            values = args[0].detach().float().flatten()
+            magnitude[layer] = values.abs().mean().cpu()
+            some = values[:: max(1, len(values) // _VALUES)].sort().values
+            ranks = [round(p * (len(some) - 1)) for p in PROBABILITIES]
+            quantiles[layer] = some[ranks].cpu()
+
+        return hook
+
+    hooks = [block.act.register_forward_pre_hook(watch(name)) for name, block in net.blocks()]
+    training = net.training
+    net.eval()
+    try:
+        forward(net, images[:IMAGES], run)
+    finally:
+        net.train(training)
+        for hook in hooks:
+            hook.remove()
+    return quantiles, magnitude

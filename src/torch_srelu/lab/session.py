@@ -1,0 +1,245 @@
+"""A run in memory: the network, its data and where training stands."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import torch_srelu
+
+from . import nets, probe
+from .activations import activation
+from .batches import Batches
+from .data.load import load, split
+from .data.places import cache_folder
+from .data.preprocess import fit
+from .data.registry import dataset
+from .distributed import Team
+from .history import History, Metrics
+from .run import Run
+from .schedules import learning_rate
+from .seeds import DropoutStream
+from .steps import Step, forward, make_optimizer
+
+_EVALUATED = 500  # images at a time, where no gradients are needed
+
+
+class Session:
+    """Everything a run needs between its first and its last step.
+
+    Args:
+        run: The decisions.
+        data_root: A folder to search for the data first.
+        device: Where to train.
+        team: This process among those that train together.
+        capture: Whether steps are captured as a CUDA graph.
+
+    Attributes:
+        epoch: Epochs done.
+        step: Steps done in the epoch that is under way.
+        seconds: What these steps took.
+        adapt_seconds: What the adaptive initialisation took.
+        history: What was measured, epoch by epoch.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        data_root: Path | str | None,
+        device: torch.device,
+        team: Team,
+        capture: bool,
+    ) -> None:
+        self.run, self.data_root, self.device, self.team = run, data_root, device, team
+        self.epoch, self.step, self.seconds, self.adapt_seconds = 0, 0, 0.0, 0.0
+        self.history = History()
+        self._load_data()
+        dropout = DropoutStream(run.seed, device, team.rank, team.world)
+        self.net = _build(run, device, dropout)
+        optimizer = make_optimizer(self.net, run)
+        self.init = (
+            torch_srelu.AdaptiveInit(self.net, optimizer, run.quantile, run.scope)
+            if activation(run.activation).adapts
+            else None
+        )
+        self.take_step = Step(self.net, optimizer, self.batches, dropout, run, team, capture)
+        self.steps = self.batches.steps
+
+    def _load_data(self) -> None:
+        """Reads the training part, and keeps the validation part away from all that is fitted."""
+        run, data = self.run, dataset(self.run.dataset)
+        images, labels = load(run.dataset, "train", self.data_root)
+        used = torch.arange(len(images))
+        self.validation: tuple[Tensor, Tensor] | None = None
+        if run.validation:
+            used, held = split(labels, run.validation)
+        train = images[used].to(self.device)
+        cache = cache_folder() / "preprocessed"
+        self.transform = fit(run.preprocessing, train, data.white, cache)
+        if run.validation:
+            self.validation = self._prepare(images[held], labels[held])
+        self.batches = Batches(
+            self.transform(train),
+            labels[used].to(self.device, torch.int64),
+            run.batch,
+            run.seed,
+            flips=run.augmentation == "flips",
+            team=self.team,
+        )
+
+    def _prepare(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        return self.transform(images.to(self.device)), labels.to(self.device, torch.int64)
+
+    @property
+    def phase(self) -> str:
+        """ "frozen", "thawed", or "plain" where the activation is not adaptive."""
+        if self.init is None:
+            return "plain"
+        return "thawed" if self.init.adapted else "frozen"
+
+    def train_epoch(self, after_step: Callable[[], None]) -> Metrics:
+        """Trains to the end of the epoch; calls ``after_step`` where training could be stopped."""
+        if self.init is not None and not self.init.adapted and self.epoch >= self.run.freeze:
+            self._adapt()
+        done, total = self.epoch * self.steps, self.run.epochs * self.steps
+        step, rate = self.take_step, learning_rate(self.run, done + self.step, total)
+        step.begin_epoch(self.epoch, self.step)
+        while self.step < self.steps:
+            began, prepared = time.monotonic(), step.preparing
+            rate = learning_rate(self.run, done + self.step, total)
+            step(done + self.step, rate)
+            self.step += 1
+            if self.step == self.steps:
+                loss, wrong, norm = self._totals()  # waits for the device: the epoch's true end
+            self.seconds += time.monotonic() - began - (step.preparing - prepared)
+            if self.step < self.steps:
+                after_step()
+        images = self.steps * self.run.batch
+        metrics = Metrics(
+            epoch=self.epoch + 1,
+            lr=rate,
+            train_loss=loss / images,
+            train_error=wrong / images,
+            grad_norm=norm / self.steps,
+            seconds=round(self.seconds, 6),
+            val_error=self._validation_error(),
+            phase=self.phase,
+        )
+        quantiles, magnitude = probe.inputs(self.net, self.batches.images, self.run)
+        self.history.add(metrics, probe.parameters(self.net), quantiles, magnitude)
+        self.epoch, self.step, self.seconds = self.epoch + 1, 0, 0.0
+        return metrics
+
+    def _totals(self) -> tuple[float, float, float]:
+        """Loss, wrong images and gradient norms of the epoch, summed over all processes."""
+        totals = self.take_step.totals.clone()
+        self.team.sum(totals[:2])  # the gradient's norm is the same in every process
+        loss, wrong, norm = totals.tolist()
+        return loss, wrong, norm
+
+    def _adapt(self) -> None:
+        assert self.init is not None
+        began = time.monotonic()
+        own = self.batches.images[self.team.rank :: self.team.world]
+        self.init.adapt(
+            own.split(_EVALUATED), forward=lambda net, images: forward(net, images, self.run)
+        )
+        self.take_step.forget_graph()
+        self.adapt_seconds += time.monotonic() - began
+
+    def _validation_error(self) -> float | None:
+        if self.validation is None:
+            return None
+        images, labels = self.validation
+        _, predictions = self.evaluate(images, labels)
+        return (predictions != labels).double().mean().item()
+
+    @torch.no_grad()
+    def evaluate(self, images: Tensor, labels: Tensor) -> tuple[float, Tensor]:
+        """Mean loss and predicted classes, without dropout."""
+        self.net.eval()
+        try:
+            logits = torch.cat([forward(self.net, x, self.run) for x in images.split(_EVALUATED)])
+        finally:
+            self.net.train()
+        return F.cross_entropy(logits.double(), labels).item(), logits.argmax(1)
+
+    def test(self) -> tuple[dict[str, float], Tensor, Tensor]:
+        """Opens the test data: errors and losses, predicted and true classes."""
+        images, labels = self._prepare(*load(self.run.dataset, "test", self.data_root))
+        loss, predictions = self.evaluate(images, labels)
+        result = {"test_error": _error(predictions, labels), "test_loss": loss}
+        if self.run.ema:
+            with self._averaged_weights():
+                loss, averaged = self.evaluate(images, labels)
+            result |= {"ema_test_error": _error(averaged, labels), "ema_test_loss": loss}
+        return result, predictions, labels
+
+    @contextlib.contextmanager
+    def _averaged_weights(self) -> Iterator[None]:
+        parameters = list(self.net.parameters())
+        own = [p.detach().clone() for p in parameters]
+        with torch.no_grad():
+            torch._foreach_copy_(parameters, self.take_step.averaged)
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                torch._foreach_copy_(parameters, own)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors and plain values from which `load_state_dict` goes on, bit for bit."""
+        momentum = [
+            self.take_step.optimizer.state[p].get("momentum_buffer") for p in self.net.parameters()
+        ]
+        return {
+            "run": self.run.to_dict(),
+            "epoch": self.epoch,
+            "step": self.step,
+            "seconds": self.seconds,
+            "adapt_seconds": self.adapt_seconds,
+            "totals": self.take_step.totals,
+            "net": self.net.state_dict(),
+            "momentum": momentum,
+            "averaged": self.take_step.averaged,
+            "adaptive": None if self.init is None else self.init.state_dict(),
+            "history": self.history.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes to where `state_dict` was taken."""
+        if state["run"] != self.run.to_dict():
+            raise ValueError("the checkpoint belongs to another run: remove it to train this one")
+        self.net.load_state_dict(state["net"])
+        if self.init is not None:
+            self.init.load_state_dict(state["adaptive"])
+        step = self.take_step
+        for p, momentum in zip(self.net.parameters(), state["momentum"], strict=True):
+            if momentum is not None:
+                step.optimizer.state[p]["momentum_buffer"].copy_(momentum)
+        for average, value in zip(step.averaged, state["averaged"], strict=True):
+            average.copy_(value)
+        step.totals.copy_(state["totals"])
+        self.history = History.from_state_dict(state["history"])
+        self.epoch, self.step = state["epoch"], state["step"]
+        self.seconds, self.adapt_seconds = state["seconds"], state["adapt_seconds"]
+
+
+def _build(run: Run, device: torch.device, dropout: DropoutStream) -> nets.NIN:
+    net = nets.build(run.net, run.activation, run.options, seed=run.seed, dropout=dropout)
+    for name, parameter in net.named_parameters():
+        if name.rpartition(".")[2] in run.fixed:
+            parameter.requires_grad_(False)
+    layout = torch.channels_last if device.type == "cuda" else torch.contiguous_format
+    return net.to(device, memory_format=layout)  # type: ignore[call-overload]
+
+
+def _error(predictions: Tensor, labels: Tensor) -> float:
+    return (predictions != labels).double().mean().item()

@@ -1,0 +1,195 @@
+"""One step of training: plain, or captured once as a CUDA graph and replayed.
+
+Nothing in a step waits for the device: losses are added up there, the learning rate is a tensor,
+batches are taken by a position that lives on the device. So the same lines run eagerly on a CPU and
+inside a capture.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import torch_srelu
+
+from .activations import APL
+from .batches import Batches
+from .distributed import Team
+from .nets import NIN
+from .run import Run
+from .seeds import DropoutStream
+
+_WARM_UP = 3  # steps before a capture, in which libraries choose their kernels
+
+
+def make_optimizer(net: NIN, run: Run) -> torch.optim.SGD:
+    """SGD with the published factors: each group's "factor" times the run's learning rate.
+
+    Weights of convolutions are decayed, biases and activations are not; APL has its own penalty.
+    """
+    groups: dict[tuple[float, float], list[Tensor]] = {}
+    for _, block in net.blocks():
+        layer = block.layer
+        groups.setdefault((layer.weight_lr, run.weight_decay), []).append(block.conv.weight)
+        assert block.conv.bias is not None
+        groups.setdefault((layer.bias_lr, 0.0), []).append(block.conv.bias)
+        decay = APL.weight_decay if isinstance(block.act, APL) else 0.0
+        groups.setdefault((1.0, decay), []).extend(block.act.parameters())
+    own = [
+        {"params": params, "lr": factor, "weight_decay": decay}
+        for (factor, decay), params in groups.items()
+        if params
+    ]
+    made = torch_srelu.param_groups(net, lr=1.0, lr_scale=run.lr_scale, groups=own)
+    for group in made:
+        group["factor"] = group["lr"]
+        if group["params"][0].is_cuda:  # a captured step reads the learning rate when it runs
+            group["lr"] = torch.zeros((), device=group["params"][0].device)
+    return torch.optim.SGD(made, lr=0.0, momentum=run.momentum, fused=True)
+
+
+class Step:
+    """Trains a network on the next batch each time it is called.
+
+    Args:
+        net: The network, in training mode, on its device.
+        optimizer: From `make_optimizer`.
+        batches: Where the data come from.
+        dropout: The stream that the network's dropout draws from.
+        run: The decisions.
+        team: This process among those that share the batch.
+        capture: Whether to capture the step as a CUDA graph.
+
+    Attributes:
+        totals: Sums over the steps since `begin_epoch`: loss, wrong images, gradient norm.
+        averaged: The exponential average of the parameters; empty if the run has none.
+        preparing: Seconds that captures took so far.
+    """
+
+    def __init__(
+        self,
+        net: NIN,
+        optimizer: torch.optim.SGD,
+        batches: Batches,
+        dropout: DropoutStream,
+        run: Run,
+        team: Team,
+        capture: bool,
+    ) -> None:
+        self.net, self.optimizer, self.batches = net, optimizer, batches
+        self.dropout, self.run, self.team = dropout, run, team
+        self.device = batches.images.device
+        self.trained = [p for p in net.parameters() if p.requires_grad]
+        self.totals = torch.zeros(3, dtype=torch.float64, device=self.device)
+        self.averaged = [p.detach().clone() for p in net.parameters()] if run.ema else []
+        self.capture = capture
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.rate = math.nan
+        self.preparing = 0.0
+        self.fill_momentum()
+
+    def begin_epoch(self, epoch: int, step: int = 0) -> None:
+        """Goes to batch ``step`` of ``epoch``; at an epoch's beginning the totals start anew."""
+        self.batches.begin(epoch, step)
+        if step == 0:
+            self.totals.zero_()
+
+    def __call__(self, step: int, rate: float) -> None:
+        """Takes the next batch, as training step ``step`` of the whole run."""
+        self.set_rate(rate)
+        self.dropout.seek(step)
+        if not self.capture:
+            self._body()
+            return
+        if self.graph is None:
+            began = time.monotonic()
+            self._record()
+            self.preparing += time.monotonic() - began
+            self.dropout.seek(step)
+        assert self.graph is not None
+        self.graph.replay()
+
+    def set_rate(self, rate: float) -> None:
+        """Sets the learning rate of every group: its factor times ``rate``."""
+        if rate == self.rate:
+            return
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate * group["factor"])
+            else:
+                group["lr"] = rate * group["factor"]
+        self.rate = rate
+
+    def forget_graph(self) -> None:
+        """To be called when the network has changed its ways (the thaw): capture anew."""
+        self.graph = None
+        self.fill_momentum()
+
+    def fill_momentum(self) -> None:
+        """Gives every parameter a momentum, zero if it has none: then no step is a first step."""
+        if self.run.momentum:
+            for p in self.trained:
+                self.optimizer.state[p].setdefault("momentum_buffer", torch.zeros_like(p))
+
+    def _body(self) -> None:
+        x, y = self.batches.next()
+        self.optimizer.zero_grad(set_to_none=True)
+        logits = forward(self.net, x, self.run)
+        loss = F.cross_entropy(logits, y)
+        loss.backward()
+        gradients = [p.grad for p in self.trained if p.grad is not None]
+        self.team.average_gradients(gradients)
+        with torch.no_grad():
+            wrong = (logits.argmax(1) != y).sum()
+            norm = nn.utils.get_total_norm(gradients)
+            self.totals += torch.stack([loss.double() * len(y), wrong.double(), norm.double()])
+        self.optimizer.step()
+        if self.averaged:
+            with torch.no_grad():
+                torch._foreach_lerp_(
+                    self.averaged, [p.detach() for p in self.net.parameters()], 1 - self.run.ema
+                )
+
+    def _record(self) -> None:
+        """Captures the step; what the steps before the capture changed is put back."""
+        state = self._tensors()
+        saved = [t.detach().clone() for t in state]
+        stream = torch.cuda.Stream(self.device)
+        stream.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(stream):
+            for _ in range(_WARM_UP):
+                self.batches.position.zero_()
+                self._body()
+        torch.cuda.current_stream(self.device).wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        graph.register_generator_state(self.dropout.generator)
+        with torch.cuda.graph(graph):
+            self._body()
+        with torch.no_grad():
+            for tensor, value in zip(state, saved, strict=True):
+                tensor.copy_(value)
+        torch.cuda.synchronize(self.device)
+        self.graph = graph
+
+    def _tensors(self) -> list[Tensor]:
+        """Everything that a step changes."""
+        momentum = [s["momentum_buffer"] for s in self.optimizer.state.values() if s]
+        changing = [self.totals, self.batches.position]
+        return [*self.net.parameters(), *momentum, *self.averaged, *changing]
+
+
+def forward(net: nn.Module, x: Tensor, run: Run) -> Tensor:
+    """The logits of ``x`` in the run's precision, and in the layout its device likes."""
+    if x.is_cuda:
+        x = x.contiguous(memory_format=torch.channels_last)
+    with torch.autocast(
+        x.device.type,
+        dtype=torch.bfloat16,
+        enabled=run.precision == "bf16",
+        cache_enabled=False,  # each weight is used once; a cast kept across a capture would be stale
+    ):
+        return net(x).float()

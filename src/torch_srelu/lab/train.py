@@ -1,0 +1,271 @@
+"""Training a run from start, or from where it was stopped, to its record."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from . import checkpoints, files, records
+from .data.registry import dataset
+from .distributed import Team, default_device, team
+from .environment import environment
+from .history import Metrics
+from .records import Record
+from .run import Run
+from .session import Session
+
+DEAD_AFTER = 2  # epochs, after which a start is judged
+CHANCE_MARGIN = 0.01  # nats below guessing that count as having learned something
+_SHOWN_EVERY = 0.5  # seconds between two calls of on_step
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands.
+
+    Attributes:
+        run: Which run.
+        folder: Its record.
+        epoch: Epochs done.
+        share: How much of the training is done, in [0, 1].
+        seconds_left: How long the rest will take at the pace so far; None before there is one.
+        phase: "frozen", "thawed" or "plain".
+        metrics: The last epoch, if there was one.
+    """
+
+    run: Run
+    folder: Path
+    epoch: int
+    share: float
+    seconds_left: float | None
+    phase: str
+    metrics: Metrics | None
+
+
+Callback = Callable[[Progress], None]
+
+
+def train(
+    run: Run,
+    records_root: Path | str,
+    data_root: Path | str | None = None,
+    on_epoch: Callback | None = None,
+    on_step: Callback | None = None,
+    device: torch.device | str | None = None,
+    checkpoint_seconds: float = 30.0,
+    capture: bool | None = None,
+) -> Record:
+    """Trains ``run`` and returns its record.
+
+    A run that is finished is not trained again. One that was stopped, in whatever way, goes on from
+    its last checkpoint and ends with the same numbers as if it had never been stopped. The test
+    data are opened once, at the end.
+
+    Args:
+        run: What to train.
+        records_root: Folder of records; the run's folder is made in it.
+        data_root: A folder to search for the data before $SRELU_DATA and the cache.
+        on_epoch: Called after every epoch.
+        on_step: Called during an epoch, at most twice a second.
+        device: Where to train; a GPU by default if there is one.
+        checkpoint_seconds: Time between two checkpoints; no result depends on it.
+        capture: Whether a step becomes a CUDA graph; by default where that is possible.
+    """
+    device = torch.device(device) if device is not None else default_device()
+    if capture is None:
+        capture = device.type == "cuda" and run.world == 1
+    with team(run.world, device) as crew, _algorithms(run, device):
+        done = crew.tell(_finished_folder(records_root, run) if crew.leads else None)
+        if done is not None:
+            return records.load(done)
+        with _open(records_root, run, device, crew) as record:
+            began = time.monotonic()
+            session = Session(run, data_root, device, crew, capture)
+            state = checkpoints.load(record.folder)
+            if state is not None:
+                session.load_state_dict(state)
+            startup = time.monotonic() - began
+            watch = _Watch(session, record, on_epoch, on_step, checkpoint_seconds)
+            status = _train(session, watch)
+            watch.save()
+            _finish(session, record, status, startup + session.take_step.preparing)
+            crew.tell(None)  # nobody reads the record before it is complete
+        return records.load(record.folder)
+
+
+def _train(session: Session, watch: _Watch) -> str:
+    """Trains to the end, or to where it makes no sense to go on; returns the status."""
+    chance = math.log(dataset(session.run.dataset).classes) - CHANCE_MARGIN
+    status = judge(session.history.metrics, session.run.epochs, chance)
+    while status is None:
+        session.train_epoch(watch.step)
+        watch.epoch()
+        status = judge(session.history.metrics, session.run.epochs, chance)
+    return status
+
+
+def judge(metrics: list[Metrics], epochs: int, chance: float) -> str | None:
+    """The status of a run with these epochs behind it; None if it goes on.
+
+    "dead": after the second epoch the loss is still that of guessing. "diverged": the loss is not
+    finite, or at the end it is no better than guessing.
+
+    Args:
+        metrics: The epochs so far.
+        epochs: How many there will be.
+        chance: A loss above this is no better than guessing.
+    """
+    if not metrics:
+        return None
+    loss = metrics[-1].train_loss
+    if not math.isfinite(loss):
+        return "diverged"
+    if len(metrics) == DEAD_AFTER and loss > chance:
+        return "dead"
+    if len(metrics) < epochs:
+        return None
+    return "diverged" if loss > chance else "finished"
+
+
+class _Watch:
+    """Between steps and epochs: checkpoints in time, and callbacks."""
+
+    def __init__(
+        self,
+        session: Session,
+        record: Record,
+        on_epoch: Callback | None,
+        on_step: Callback | None,
+        checkpoint_seconds: float,
+    ) -> None:
+        self.session, self.record = session, record
+        self.on_epoch, self.on_step = on_epoch, on_step
+        self.checkpoint_seconds = checkpoint_seconds
+        self.began = self.saved = self.shown = time.monotonic()
+        self.first = self._done()
+
+    def step(self) -> None:
+        now = time.monotonic()
+        # What the processes have added up in an unfinished epoch differs from one to the other: a
+        # team stops between epochs only.
+        if self.session.team.world == 1 and now - self.saved >= self.checkpoint_seconds:
+            self.save()
+        if self.on_step and self.session.team.leads and now - self.shown >= _SHOWN_EVERY:
+            self.shown = now
+            self.on_step(self._progress())
+
+    def epoch(self) -> None:
+        if time.monotonic() - self.saved >= self.checkpoint_seconds:
+            self.save()
+        if self.on_epoch and self.session.team.leads:
+            self.on_epoch(self._progress())
+
+    def save(self) -> None:
+        """Writes all that is known so far, and from where to go on."""
+        if self.session.team.leads:
+            records.write_history(self.record.folder, self.session.history)
+            checkpoints.save(self.record.folder, self.session.state_dict())
+        self.saved = time.monotonic()
+
+    def _done(self) -> float:
+        session = self.session
+        return (session.epoch + session.step / session.steps) / session.run.epochs
+
+    def _progress(self) -> Progress:
+        session, share = self.session, self._done()
+        gained = share - self.first
+        pace = (time.monotonic() - self.began) / gained if gained > 0 else None
+        metrics = session.history.metrics
+        return Progress(
+            run=session.run,
+            folder=self.record.folder,
+            epoch=session.epoch,
+            share=share,
+            seconds_left=None if pace is None else pace * (1 - share),
+            phase=session.phase,
+            metrics=metrics[-1] if metrics else None,
+        )
+
+
+def _finish(session: Session, record: Record, status: str, startup: float) -> None:
+    """Tests what was trained and writes the result, which makes the run finished."""
+    if not session.team.leads:
+        return
+    last = session.history.metrics[-1]
+    result: dict[str, Any] = {
+        "status": status,
+        "test_error": None,
+        "test_loss": None,
+        "train_loss": last.train_loss if math.isfinite(last.train_loss) else None,
+        "train_error": last.train_error,
+        "val_error": last.val_error,
+        "epochs": last.epoch,
+        "seconds": round(sum(m.seconds for m in session.history.metrics), 3),
+        "startup_seconds": round(startup, 3),
+        "adapt_seconds": round(session.adapt_seconds, 3),
+    }
+    if status != "dead" and math.isfinite(last.train_loss):
+        tested, predictions, labels = session.test()
+        records.write_predictions(record.folder, predictions, labels)
+        result |= tested
+    records.write_run(record.folder, record.run, record.environment, result)
+    checkpoints.drop_previous(record.folder)
+
+
+def _finished_folder(root: Path | str, run: Run) -> Path | None:
+    record = records.finished(root, run)
+    return record.folder if record else None
+
+
+@contextlib.contextmanager
+def _open(root: Path | str, run: Run, device: torch.device, crew: Team) -> Iterator[Record]:
+    """The unfinished record of the run, or a new one, for this team alone."""
+    if not crew.leads:
+        yield records.load(crew.tell(None))
+        return
+    record = records.unfinished(root, run) or records.create(root, run, environment(device))
+    handle = os.open(record.folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise RuntimeError(
+                f"another process is training this run in {record.folder}: wait for it"
+            ) from error
+        files.sweep(record.folder)
+        crew.tell(record.folder)
+        yield record
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _algorithms(run: Run, device: torch.device) -> Iterator[None]:
+    """Chooses how the libraries compute, and puts back what was chosen before."""
+    before = torch.are_deterministic_algorithms_enabled()
+    if run.deterministic and device.type == "cuda":
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for
+    torch.use_deterministic_algorithms(run.deterministic)
+    libraries = contextlib.nullcontext()
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        libraries = torch.backends.cudnn.flags(
+            enabled=True,
+            benchmark=not run.deterministic,
+            deterministic=run.deterministic,
+            allow_tf32=False,
+        )
+    try:
+        with libraries:
+            yield
+    finally:
+        torch.use_deterministic_algorithms(before)

@@ -1,0 +1,155 @@
+"""One look at a batch for `quantile`: natively on the CPU, in plain torch elsewhere.
+
+Numbers are compared as integers, their *keys*: sign and magnitude become one signed integer of the
+same width, in the order of the numbers, with one key for -0.0 and 0.0, and NaN beyond infinity.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from . import cpu
+
+KEYS = {torch.float32: torch.int32, torch.float64: torch.int64}
+_SHORT_RUN = 32  # shorter runs of a channel are scanned as columns
+
+
+class Seen(NamedTuple):
+    """What one batch holds in each channel; int64, as long as there are channels."""
+
+    checksum: Tensor  # sum of the keys, modulo the width of a key
+    below: Tensor  # how many keys are below the interval
+    smallest: Tensor
+    largest: Tensor
+
+
+@dataclass
+class Interval:
+    """The keys ``lo`` to ``hi`` of each channel, cut into bins of ``2 ** shift`` keys."""
+
+    lo: Tensor
+    hi: Tensor
+    shift: Tensor
+
+    @property
+    def first(self) -> Tensor:
+        """The number of the first bin."""
+        return self.lo >> self.shift
+
+
+class Counts:
+    """Counts the keys in each bin of an interval."""
+
+    def __init__(self, channels: int, bins: int, device: torch.device) -> None:
+        self.counts = torch.zeros(channels, bins, dtype=torch.int64, device=device)
+
+    def take(self, interval: Interval, channel: Tensor, key: Tensor) -> None:
+        bins = (key >> interval.shift[channel]) - interval.first[channel]
+        at = channel * self.counts.shape[1] + bins
+        self.counts.view(-1).index_add_(0, at, torch.ones_like(at))
+
+
+class Kept:
+    """Writes down the keys in an interval, up to a capacity; ``number`` counts on beyond it."""
+
+    def __init__(self, capacity: int, device: torch.device) -> None:
+        self.keys = torch.empty(capacity, dtype=torch.int64, device=device)
+        self.channels = torch.empty(capacity, dtype=torch.int64, device=device)
+        self.number = torch.zeros(1, dtype=torch.int64)
+
+    def take(self, interval: Interval, channel: Tensor, key: Tensor) -> None:
+        start = int(self.number)
+        room = max(0, min(key.numel(), self.keys.numel() - start))
+        self.keys[start : start + room] = key[:room]
+        self.channels[start : start + room] = channel[:room]
+        self.number += key.numel()
+
+
+def to_keys(x: Tensor) -> Tensor:
+    """The keys of float32 or float64 numbers, of the same width."""
+    bits = x.view(KEYS[x.dtype])
+    magnitude = bits & torch.iinfo(bits.dtype).max
+    return torch.where(bits < 0, -magnitude, magnitude)
+
+
+def from_keys(keys: Tensor, dtype: torch.dtype) -> Tensor:
+    """The numbers of dtype float32 or float64 whose keys these are."""
+    bits = keys.abs().to(KEYS[dtype])
+    return torch.where(keys < 0, -bits.view(dtype), bits.view(dtype))
+
+
+def scan(x: Tensor, interval: Interval, into: Counts | Kept) -> Seen:
+    """Looks at ``x``, a dense (outer, C, inner) tensor; keys in the interval go ``into``."""
+    native = _native() if x.device.type == "cpu" else None
+    if native is not None:
+        return _scan_natively(native, x, interval, into)
+    keys = to_keys(x)
+    lo, hi = (bound.to(keys.dtype).unsqueeze(1) for bound in (interval.lo, interval.hi))
+    at = ((keys >= lo) & (keys <= hi)).nonzero(as_tuple=True)
+    into.take(interval, at[1], keys[at].long())
+    others = (0, 2)
+    return Seen(
+        keys.sum(others, dtype=keys.dtype).long(),
+        (keys < lo).sum(others),
+        keys.amin(others).long(),
+        keys.amax(others).long(),
+    )
+
+
+@functools.cache
+def _native() -> Callable[..., None] | None:
+    """The compiled scan; None where there is none."""
+    library = cpu._library()
+    function = getattr(library, "srelu_scan", None)
+    if function is not None:
+        size, pointer = ctypes.c_int64, ctypes.c_void_p
+        function.restype = None
+        function.argtypes = [
+            *[ctypes.c_int] * 2,
+            *[pointer, size, size, size, size],
+            *[pointer] * 8,
+            *[pointer, size, pointer, pointer, pointer, size],
+        ]
+    return function
+
+
+def _scan_natively(
+    native: Callable[..., None], x: Tensor, interval: Interval, into: Counts | Kept
+) -> Seen:
+    outer, channels, inner = x.shape
+    per_channel = 1
+    if inner < _SHORT_RUN:
+        per_channel, inner = inner, 1
+    columns, threads, dtype = channels * per_channel, torch.get_num_threads(), KEYS[x.dtype]
+    bounds = [b.to(dtype).repeat_interleave(per_channel) for b in (interval.lo, interval.hi)]
+    limits = torch.iinfo(dtype)
+    checksum = torch.zeros(threads, columns, dtype=dtype)
+    below = torch.zeros(threads, columns, dtype=torch.int64)
+    smallest = torch.full((threads, columns), limits.max, dtype=dtype)
+    largest = torch.full((threads, columns), limits.min, dtype=dtype)
+    tables = (*bounds, checksum, below, smallest, largest, interval.shift, interval.first)
+    counts = (into.counts.data_ptr(), into.counts.shape[1]) if isinstance(into, Counts) else (0, 0)
+    kept = (into.keys, into.channels, into.number) if isinstance(into, Kept) else ()
+    native(
+        x.dtype == torch.float64,
+        threads,
+        *(x.data_ptr(), outer, columns, inner, per_channel),
+        *(table.data_ptr() for table in tables),
+        *counts,
+        *([buffer.data_ptr() for buffer in kept] or [0, 0, 0]),
+        kept[0].numel() if kept else 0,
+    )
+    split = (threads, channels, per_channel)
+    return Seen(
+        checksum.view(split).sum((0, 2), dtype=dtype).long(),
+        below.view(split).sum((0, 2)),
+        smallest.view(split).amin((0, 2)).long(),
+        largest.view(split).amax((0, 2)).long(),
+    )

@@ -1,0 +1,75 @@
+"""Parameter groups: SReLU on its own, without weight decay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from torch import Tensor, nn
+
+from .module import NAMES, SReLU
+
+
+def srelu_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters of every SReLU in ``model`` by name, those that units share only once."""
+    found: dict[nn.Parameter, str] = {}
+    for prefix, unit in model.named_modules():
+        if isinstance(unit, SReLU):
+            for name in NAMES:
+                found.setdefault(getattr(unit, name), f"{prefix}.{name}" if prefix else name)
+    return {name: parameter for parameter, name in found.items()}
+
+
+def param_groups(
+    model: nn.Module,
+    *,
+    lr: float | Tensor,
+    weight_decay: float = 0.0,
+    lr_scale: float = 1.0,
+    groups: Iterable[dict[str, Any]] = (),
+) -> list[dict[str, Any]]:
+    """Parameter groups for a torch optimizer, with those of SReLU apart and without weight decay.
+
+    Weight decay would pull thresholds and slopes to zero, that is SReLU towards another function;
+    the paper decays none of the four. Every parameter of ``model`` is in exactly one group.
+
+    Args:
+        model: Any network; one without SReLU gets its groups all the same.
+        lr: Learning rate, and for SReLU this times ``lr_scale``.
+        weight_decay: Weight decay of everything but SReLU.
+        lr_scale: Factor on the learning rate of SReLU.
+        groups: Your own groups, as you would give them to the optimizer. Each keeps its options,
+            ``lr`` and ``weight_decay`` where it does not say otherwise; the SReLU parameters in
+            it move to a group of their own with the same options, but without weight decay and
+            with the scaled learning rate. Parameters in none of your groups are added.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> import torch_srelu as ts
+        >>> net = nn.Sequential(nn.Linear(8, 16), ts.SReLU(16), nn.Linear(16, 2))
+        >>> groups = ts.param_groups(net, lr=0.1, weight_decay=1e-4, lr_scale=0.5)
+        >>> [(len(g["params"]), g["lr"], g["weight_decay"]) for g in groups]
+        [(4, 0.1, 0.0001), (4, 0.05, 0.0)]
+        >>> optimizer = torch.optim.SGD(groups, momentum=0.9)
+    """
+    ours = set(srelu_parameters(model).values())
+    given = [{**group, "params": _as_list(group["params"])} for group in groups]
+    placed = [p for group in given for p in group["params"]]
+    if len(set(placed)) != len(placed):
+        raise ValueError(
+            f"groups name {len(placed) - len(set(placed))} parameters more than once: "
+            "give each parameter to one group"
+        )
+    rest = {"params": [p for p in model.parameters() if p not in set(placed)]}
+    plain, srelu = [], []
+    for group in (*given, rest):
+        options = {"lr": lr, "weight_decay": weight_decay, **group}
+        scaled = {**options, "lr": options["lr"] * lr_scale, "weight_decay": 0.0}
+        plain.append({**options, "params": [p for p in group["params"] if p not in ours]})
+        srelu.append({**scaled, "params": [p for p in group["params"] if p in ours]})
+    return [group for group in (*plain, *srelu) if group["params"]]
+
+
+def _as_list(params: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    return [params] if isinstance(params, Tensor) else list(params)

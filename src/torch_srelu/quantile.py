@@ -1,0 +1,319 @@
+"""Exact order statistics of streams: per channel, in few passes, mergeable across processes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+from torch import distributed as dist
+
+from .ops import layout
+from .ops.reference import compute_dtype
+from .ops.scan import KEYS, Counts, Interval, Kept, from_keys, scan, to_keys
+
+_SAMPLE = 2048  # values of the probe in each channel
+_LARGEST = int(to_keys(torch.tensor(torch.finfo(torch.float64).max, dtype=torch.float64)))
+_MARGIN = 0.08  # on both sides of a quantile of the probe, as a share of all values
+
+
+class QuantileSearch:
+    """Finds exact quantiles of every channel of a stream that can be read more than once.
+
+    The quantile q of n values is the one of rank ceil(q n), counted from the smallest: one of the
+    values, the same as by sorting, however the stream is cut into batches or split over processes.
+    -0.0 and 0.0 are one value. A few values (`probe`) tell where to look. The first pass over the
+    stream counts how many lie in each of ``bins`` small steps there and below them; each later
+    pass does so inside the one step that holds the rank, or writes its values down if they are
+    few. Two or three passes are the rule. Between passes, the number of values and a checksum are
+    compared: a stream that did not repeat itself is an error.
+
+    Memory: 8 bytes times ``bins`` for every channel and quantile, besides a few numbers.
+
+    Args:
+        channels: Number of channels; 1 treats all values of a batch as one channel.
+        quantiles: Which to find, each in (0, 1].
+        bins: Steps that a pass tells apart, a power of two.
+        device: Where the batches are.
+        group: The processes that share the stream; None for one process alone. Every process must
+            call `start` and `finish_pass` equally often, also where it has no batch.
+
+    Example:
+        >>> import torch
+        >>> from torch_srelu.quantile import QuantileSearch
+        >>> batches = [torch.arange(12.0).reshape(4, 3), torch.arange(18.0).reshape(6, 3)]
+        >>> search = QuantileSearch(channels=3, quantiles=[0.5, 0.9])
+        >>> search.probe(batches[0])
+        >>> search.start()
+        >>> while not search.done:
+        ...     for batch in batches:
+        ...         search.update(batch)
+        ...     search.finish_pass()
+        >>> search.values
+        tensor([[ 6.,  7.,  8.],
+                [12., 13., 14.]])
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        quantiles: Sequence[float],
+        *,
+        bins: int = 2048,
+        device: torch.device | str = "cpu",
+        group: dist.ProcessGroup | None = None,
+    ) -> None:
+        for q in quantiles:
+            if not 0 < q <= 1:
+                raise ValueError(f"a quantile must be in (0, 1], got {q}")
+        # As written, not as stored: 0.9 * 10 is 9, but the float nearest 0.9 is a little more.
+        self._quantiles = [Fraction(str(float(q))) for q in quantiles]
+        self._bins, self._device, self._group = bins, torch.device(device), group
+        shape = (len(self._quantiles), channels)
+        # An empty interval, reversed, so that the smallest `lo` and largest `hi` win.
+        self._lo = self._filled(shape, torch.iinfo(torch.int64).max)
+        self._hi = self._filled(shape, torch.iinfo(torch.int64).min)
+        self._below = self._filled(shape, 0)  # values known to lie below `lo`
+        self._inside = self._filled(shape, 0)  # and in the interval
+        self._dtype = torch.float32
+        self._fingerprint: tuple[int, Tensor] | None = None
+        self.passes = 0
+
+    # ---- what it found ----
+
+    @property
+    def done(self) -> bool:
+        """Whether every quantile is known."""
+        return self.passes > 0 and bool((self._lo == self._hi).all())
+
+    @property
+    def values(self) -> Tensor:
+        """The quantiles, (quantiles, channels), in float32, or float64 if the stream is."""
+        if not self.done:
+            raise RuntimeError("the quantiles are not known yet: another pass is needed")
+        return from_keys(self._lo, self._dtype)
+
+    @property
+    def below(self) -> Tensor:
+        """How many values are smaller than each quantile, (quantiles, channels)."""
+        return self._below
+
+    @property
+    def count(self) -> int:
+        """The number of values in each channel."""
+        return self._fingerprint[0] if self._fingerprint else 0
+
+    @property
+    def largest(self) -> Tensor:
+        """The largest value of each channel."""
+        return from_keys(self._largest, self._dtype)
+
+    # ---- the stream ----
+
+    def probe(self, x: Tensor, dim: int = 1) -> None:
+        """Takes a few values to guess from. A bad guess costs a pass, nothing else."""
+        x = self._as_outer_channels_inner(x, dim)
+        if x.dtype == torch.float64:
+            self._dtype = torch.float64
+        outer, _, inner = x.shape
+        if x.numel() == 0:
+            return
+        size = min(_SAMPLE, outer * inner)
+        at = torch.arange(size, device=x.device) * (outer * inner) // size
+        sample = x[at // inner, :, at % inner].nan_to_num().sort(0).values  # (sample, C)
+        last = size - 1
+        for r, q in enumerate(self._quantiles):
+            low = max(0, math.floor((float(q) - _MARGIN) * last))
+            high = min(last, math.ceil((float(q) + _MARGIN) * last))
+            # Keys of float64 until `start`, where the processes agree on a dtype.
+            self._lo[r] = torch.minimum(self._lo[r], to_keys(sample[low].double()))
+            self._hi[r] = torch.maximum(self._hi[r], to_keys(sample[high].double()))
+
+    def start(self) -> None:
+        """Ends the probe: all processes agree where to look."""
+        wide = self._filled((1,), int(self._dtype == torch.float64))
+        self._reduce(wide, "MAX")
+        self._reduce(self._lo, "MIN")
+        self._reduce(self._hi, "MAX")
+        self._dtype = torch.float64 if int(wide) else torch.float32
+        if bool((self._lo > self._hi).any()):  # nobody probed: search everywhere
+            self._dtype = torch.float64
+            self._hi = self._filled(tuple(self._hi.shape), _LARGEST)
+            self._lo = -self._hi
+        self._lo, self._hi = (
+            to_keys(from_keys(keys, torch.float64).to(self._dtype)).long()
+            for keys in (self._lo, self._hi)
+        )
+        self._begin_pass(keep=False)
+
+    def update(self, x: Tensor, dim: int = 1) -> None:
+        """Reads a batch, whose channels are in ``dim``."""
+        x = self._as_outer_channels_inner(x, dim)
+        if x.dtype == torch.float64 and self._dtype != torch.float64:
+            raise TypeError("the stream began with narrower numbers and now holds float64")
+        x = x.to(self._dtype)
+        self._count += x.shape[0] * x.shape[2]
+        if x.numel() == 0:
+            return
+        for r, (interval, into) in enumerate(zip(self._intervals, self._into, strict=True)):
+            seen = scan(x, interval, into)
+            self._under[r] += seen.below
+            if r == 0:
+                self._checksum += seen.checksum
+                self._smallest = torch.minimum(self._smallest, seen.smallest)
+                self._largest = torch.maximum(self._largest, seen.largest)
+
+    def finish_pass(self) -> None:
+        """Ends a pass over the stream: merges what all processes saw and narrows the search."""
+        count = self._filled((1,), self._count)
+        for table in (count, self._checksum, self._under):
+            self._reduce(table, "SUM")
+        if int(count) == 0:
+            raise ValueError("no values were seen")
+        self._check_same(int(count), self._checksum)
+        if self.passes == 0:
+            self._reduce(self._smallest, "MIN")
+            self._reduce(self._largest, "MAX")
+            self._check_finite()
+        ranks = [math.ceil(q * self.count) for q in self._quantiles]
+        for r, (rank, into) in enumerate(zip(ranks, self._into, strict=True)):
+            if isinstance(into, Kept):
+                self._select(r, rank, *self._gather(into))
+            else:
+                self._reduce(into.counts, "SUM")
+                self._narrow(r, rank, into.counts)
+        self.passes += 1
+        todo = torch.where(self._lo < self._hi, self._inside, 0)
+        # A written-down value takes two numbers, a bin one.
+        self._begin_pass(keep=2 * int(todo.sum(1).max()) <= self._bins * self._lo.shape[1])
+
+    # ---- the search ----
+
+    def _begin_pass(self, keep: bool) -> None:
+        channels = self._lo.shape[1]
+        limits = torch.iinfo(KEYS[self._dtype])
+        self._count = 0
+        self._checksum = self._filled((channels,), 0)
+        self._under = self._filled(tuple(self._lo.shape), 0)
+        if self.passes == 0:
+            self._smallest = self._filled((channels,), limits.max)
+            self._largest = self._filled((channels,), limits.min)
+        open_ = (self._lo < self._hi) | (self.passes == 0)
+        self._intervals = [
+            Interval(
+                torch.where(open_[r], lo, limits.max),
+                torch.where(open_[r], hi, limits.min),
+                self._shift(lo, hi),
+            )
+            for r, (lo, hi) in enumerate(zip(self._lo, self._hi, strict=True))
+        ]
+        if keep:
+            sizes = torch.where(open_, self._inside, 0).sum(1).tolist()
+            self._into = [Kept(size, self._device) for size in sizes]
+        else:
+            self._into = [Counts(channels, self._bins, self._device) for _ in self._lo]
+
+    def _shift(self, lo: Tensor, hi: Tensor) -> Tensor:
+        """How many bits of the keys a bin leaves open, so that ``bins`` of them are enough."""
+        # In float64, whose rounding can only ask for wider bins. Half of the bins: the first and
+        # the last may be cut, and the number of keys is rounded up to a power of two.
+        keys = torch.frexp(hi.double() - lo.double() + 1).exponent.long()
+        return (keys - (self._bins.bit_length() - 2)).clamp(min=0)
+
+    def _narrow(self, r: int, rank: int, counts: Tensor) -> None:
+        """From the counts of the bins to the bin that holds the rank, or to what lies outside."""
+        lo, hi, under = self._lo[r], self._hi[r], self._below[r]
+        if self.passes == 0:
+            under = self._under[r]
+        total = under.unsqueeze(1) + counts.cumsum(1)  # values up to the end of each bin
+        bins = (total < rank).sum(1).clamp(max=self._bins - 1)
+        upto = total.gather(1, bins.unsqueeze(1)).squeeze(1)
+        held = counts.gather(1, bins.unsqueeze(1)).squeeze(1)
+        shift = self._shift(lo, hi)
+        start = ((lo >> shift) + bins) << shift
+        end = start | ((1 << shift) - 1)  # not start + size - 1, which may overflow
+        new = [torch.maximum(lo, start), torch.minimum(hi, end), upto - held, held]
+        if self.passes == 0:  # the guess may have missed
+            every = torch.full_like(lo, self.count)
+            zero = torch.zeros_like(lo)
+            inside = total[:, -1]
+            self._replace(new, rank <= under, [self._smallest, lo - 1, zero, under])
+            self._replace(new, rank > inside, [hi + 1, self._largest, inside, every - inside])
+            known = torch.zeros_like(lo, dtype=torch.bool)
+        else:
+            known = lo == hi
+        old = (lo, hi, self._below[r], self._inside[r])
+        self._lo[r], self._hi[r], self._below[r], self._inside[r] = (
+            torch.where(known, before, after) for before, after in zip(old, new, strict=True)
+        )
+
+    @staticmethod
+    def _replace(columns: list[Tensor], where: Tensor, by: list[Tensor]) -> None:
+        columns[:] = [torch.where(where, b, c) for b, c in zip(by, columns, strict=True)]
+
+    def _select(self, r: int, rank: int, keys: Tensor, channels: Tensor) -> None:
+        """From all values of the intervals, written down, to the one of the rank."""
+        keys, order = keys.sort()
+        channels, order = channels[order].sort(stable=True)
+        keys = keys[order]
+        todo = (self._lo[r] < self._hi[r]).nonzero().squeeze(1)
+        held = self._inside[r][todo]
+        answer = keys[held.cumsum(0) - held + rank - 1 - self._below[r][todo]]
+        self._lo[r][todo] = self._hi[r][todo] = answer
+        smaller = keys < self._lo[r][channels]
+        self._below[r].index_add_(0, channels, smaller.long())
+
+    def _gather(self, kept: Kept) -> tuple[Tensor, Tensor]:
+        """What all processes wrote down: each fills its own part of one long table."""
+        number = int(kept.number)
+        mine = torch.stack((kept.keys[:number], kept.channels[:number]))
+        if self._group is None:
+            return mine[0], mine[1]
+        rank, size = dist.get_rank(self._group), dist.get_world_size(self._group)
+        numbers = self._filled((size,), 0)
+        numbers[rank] = number
+        self._reduce(numbers, "SUM")
+        start = int(numbers[:rank].sum())
+        table = self._filled((2, int(numbers.sum())), 0)
+        table[:, start : start + number] = mine
+        self._reduce(table, "SUM")
+        return table[0], table[1]
+
+    # ---- checks and small things ----
+
+    def _check_same(self, count: int, checksum: Tensor) -> None:
+        if self._fingerprint is None:
+            self._fingerprint = (count, checksum)
+            return
+        before, expected = self._fingerprint
+        if count != before:
+            raise RuntimeError(f"pass {self.passes + 1} saw {count} values, the first {before}")
+        other = int((checksum != expected).sum())
+        if other:
+            raise RuntimeError(
+                f"pass {self.passes + 1} saw other values than the first in {other} of "
+                f"{len(checksum)} channels"
+            )
+
+    def _check_finite(self) -> None:
+        for table in (self._smallest, self._largest):
+            bad = (~from_keys(table, self._dtype).isfinite()).nonzero().flatten().tolist()
+            if bad:
+                raise ValueError(f"NaN or infinity in {len(bad)} channels, the first is {bad[0]}")
+
+    def _as_outer_channels_inner(self, x: Tensor, dim: int) -> Tensor:
+        """``x`` in memory order as (outer, C, inner), in a dtype that has keys: a view if dense."""
+        x = layout.densify(x.detach())
+        view = layout.view(x, self._lo.shape[1], dim)
+        assert view is not None, "densify left gaps"
+        strides = (view.channels * view.inner, view.inner, 1)
+        return x.as_strided(view, strides, x.storage_offset()).to(compute_dtype(x))
+
+    def _filled(self, shape: tuple[int, ...], value: int) -> Tensor:
+        return torch.full(shape, value, dtype=torch.int64, device=self._device)
+
+    def _reduce(self, table: Tensor, op: str) -> None:
+        if self._group is not None:
+            dist.all_reduce(table, getattr(dist.ReduceOp, op), group=self._group)
