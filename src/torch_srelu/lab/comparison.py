@@ -183,10 +183,11 @@ def _traits(record: Record) -> dict[str, Any]:
 
 def _names(cells: list[dict[str, Any]]) -> list[str]:
     """The activation's name, and whatever tells apart cells that share it."""
+    flat = [{**cell, **cell["options"], "options": None} for cell in cells]
     names = []
-    for cell in cells:
-        like = [other for other in cells if other["activation"] == cell["activation"]]
-        differing = [k for k in cell if any(other[k] != cell[k] for other in like)]
+    for cell in flat:
+        like = [other for other in flat if other["activation"] == cell["activation"]]
+        differing = [k for k in cell if any(other.get(k) != cell[k] for other in like)]
         details = ", ".join(f"{k}={cell[k]}" for k in differing)
-        names.append(cell["activation"] + (f" ({details})" if details else ""))
+        names.append(f"{cell['activation']} ({details})" if details else cell["activation"])
     return names

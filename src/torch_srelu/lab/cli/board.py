@@ -1,4 +1,4 @@
-"""A comparison while it runs: rivals down, seeds across, how far it is and how long it takes yet."""
+"""A comparison while it runs: rivals down, seeds across, how far it is, how long it takes yet."""
 
 from __future__ import annotations
 

@@ -55,13 +55,16 @@ def get(context: typer.Context, name: str, data: DataFolder = None) -> None:
 
     A download that was cut short goes on where it stopped; checksums are verified.
     """
-    with one_line_errors(), Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(),
-        TimeRemainingColumn(),
-        console=console,
-    ) as progress:
+    with (
+        one_line_errors(),
+        Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            DownloadColumn(),
+            TimeRemainingColumn(),
+            console=console,
+        ) as progress,
+    ):
         tasks: dict[str, int] = {}
 
         def advance(file: str, have: int, total: int | None) -> None:
