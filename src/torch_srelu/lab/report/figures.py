@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from ..comparison import Comparison, Rival
 from ..statistics import summarise
-from .learned import in_order
+from .learned import in_order, inputs
 
 HERO = "#d9503a"  # SReLU's
 PALETTE = ("#3f7cac", "#5b9e5f", "#9a6fb0", "#c79a2b", "#4aa3a2", "#8a7461", "#7d8794", "#c26d9a")
@@ -104,8 +104,9 @@ def magnitude(comparison: Comparison) -> go.Figure | None:
     figure = go.Figure()
     palette = colours(comparison)
     for rival in comparison.rivals:
-        runs = [r.inputs().magnitude for r in rival.records if r.run.seed in rival.errors]
-        if not any(runs):
+        finished = (r for r in rival.records if r.run.seed in rival.errors)
+        runs = [received.magnitude for r in finished if (received := inputs(r))]
+        if not runs:
             continue
         layers = in_order(rival.records[0].run, runs[0])
         means = [summarise([float(run[layer][-1]) for run in runs]).mean for layer in layers]

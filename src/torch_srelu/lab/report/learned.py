@@ -12,6 +12,7 @@ import numpy as np
 from ...module import NAMES
 from .. import curves
 from ..comparison import Rival
+from ..history import Inputs
 from ..nets import plan
 from ..records import Record
 from ..run import Run
@@ -65,7 +66,7 @@ def explorer(runs: Iterable[tuple[str, Record]]) -> dict[str, Any] | None:
     Returns:
         None if no run has SReLU units.
     """
-    kept = [(name, record) for name, record in runs if record.parameters()]
+    kept = [(name, r) for name, r in runs if r.parameters() and inputs(r)]
     if not kept:
         return None
     per_epoch = sum(4 * _width(layer) for _, r in kept for layer in r.parameters().values())
@@ -82,24 +83,29 @@ def in_order(run: Run, layers: Iterable[str]) -> list[str]:
     return sorted(layers, key=lambda name: (places.get(name, len(places)), name))
 
 
+def inputs(record: Record) -> Inputs | None:
+    """What the activations received; None where the record was kept without it."""
+    return record.inputs() if (record.folder / "inputs.safetensors").exists() else None
+
+
 def _width(parameters: Any) -> int:
     """Numbers an epoch of a layer takes: 8 for each channel and for the layer's mean."""
     return 8 * (parameters.shape[-1] + 1)
 
 
 def _packed_run(name: str, record: Record, most: int) -> dict[str, Any]:
-    parameters, inputs = record.parameters(), record.inputs()
+    parameters, received = record.parameters(), record.inputs()
     epochs = [m.epoch for m in record.metrics]
     shown = _spread(len(epochs), most)
     layers = []
     for layer in in_order(record.run, parameters):
         values = parameters[layer][shown].double().numpy()  # (E, 4, C)
-        quantiles = inputs.quantiles[layer][shown].double().numpy()  # (E, Q)
+        quantiles = received.quantiles[layer][shown].double().numpy()  # (E, Q)
         layers.append(
             {
                 "name": layer,
                 "channels": values.shape[-1],
-                **_packed_curves(values, quantiles, inputs.probabilities.numpy()),
+                **_packed_curves(values, quantiles, received.probabilities.numpy()),
                 "quantiles": [[float(f"{q:.4g}") for q in row] for row in quantiles.tolist()],
             }
         )
