@@ -92,21 +92,21 @@ PLANS: dict[str, Plan] = {
             Conv("cccp6", 10, weight_lr=0.1, bias_lr=0.1),
         ),
     ),
-    # Ours, for the embedded digits: seconds on two cores. Wider initial weights, since sums run
-    # over fewer inputs than in the networks above.
+    # Ours, for the embedded digits: seconds on two cores. The sums run over few inputs, so weights
+    # start at sqrt(2 / inputs), where the networks above have one published number.
     "nin-digits": Plan(
         1,
         8,
         10,
         (
-            Conv("conv1", 32, 3, std=0.3),
-            Conv("cccp1", 24, std=0.2),
-            Pool("pool1", "max", dropout=0.25),
-            Conv("conv2", 32, 3, std=0.1),
-            Conv("cccp2", 24, std=0.2),
-            Pool("pool2", "average", dropout=0.25),
-            Conv("conv3", 32, 3, std=0.1),
-            Conv("cccp3", 10, std=0.2, weight_lr=0.1, bias_lr=0.1),
+            Conv("conv1", 32, 3, std=0.47),
+            Conv("cccp1", 24, std=0.25),
+            Pool("pool1", "max", dropout=0.2),
+            Conv("conv2", 48, 3, std=0.096),
+            Conv("cccp2", 32, std=0.2),
+            Pool("pool2", "average", dropout=0.2),
+            Conv("conv3", 48, 3, std=0.083),
+            Conv("cccp3", 10, std=0.2),
         ),
     ),
 }

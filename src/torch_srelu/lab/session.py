@@ -76,15 +76,11 @@ class Session:
         """Reads the training part, and keeps the validation part away from all that is fitted."""
         run, data = self.run, dataset(self.run.dataset)
         images, labels = load(run.dataset, "train", self.data_root)
-        used = torch.arange(len(images))
-        self.validation: tuple[Tensor, Tensor] | None = None
-        if run.validation:
-            used, held = split(labels, run.validation)
+        used, held = split(labels, run.validation)
         train = images[used].to(self.device)
         cache = cache_folder() / "preprocessed"
         self.transform = fit(run.preprocessing, train, data.white, cache)
-        if run.validation:
-            self.validation = self._prepare(images[held], labels[held])
+        self.validation = self._prepare(images[held], labels[held]) if len(held) else None
         self.batches = Batches(
             self.transform(train),
             labels[used].to(self.device, torch.int64),
@@ -116,11 +112,12 @@ class Session:
             rate = learning_rate(self.run, done + self.step, total)
             step(done + self.step, rate)
             self.step += 1
-            if self.step == self.steps:
-                loss, wrong, norm = self._totals()  # waits for the device: the epoch's true end
             self.seconds += time.monotonic() - began - (step.preparing - prepared)
             if self.step < self.steps:
                 after_step()
+        began = time.monotonic()
+        loss, wrong, norm = self._totals()  # waits for the device
+        self.seconds += time.monotonic() - began
         images = self.steps * self.run.batch
         metrics = Metrics(
             epoch=self.epoch + 1,
@@ -184,15 +181,17 @@ class Session:
 
     @contextlib.contextmanager
     def _averaged_weights(self) -> Iterator[None]:
-        parameters = list(self.net.parameters())
-        own = [p.detach().clone() for p in parameters]
-        with torch.no_grad():
-            torch._foreach_copy_(parameters, self.take_step.averaged)
+        own = [p.detach().clone() for p in self.net.parameters()]
+        self._set_weights(self.take_step.averaged)
         try:
             yield
         finally:
-            with torch.no_grad():
-                torch._foreach_copy_(parameters, own)
+            self._set_weights(own)
+
+    @torch.no_grad()
+    def _set_weights(self, values: list[Tensor]) -> None:
+        for parameter, value in zip(self.net.parameters(), values, strict=True):
+            parameter.copy_(value)
 
     def state_dict(self) -> dict[str, Any]:
         """Tensors and plain values from which `load_state_dict` goes on, bit for bit."""

@@ -149,10 +149,8 @@ class Step:
             self.totals += torch.stack([loss.double() * len(y), wrong.double(), norm.double()])
         self.optimizer.step()
         if self.averaged:
-            with torch.no_grad():
-                torch._foreach_lerp_(
-                    self.averaged, [p.detach() for p in self.net.parameters()], 1 - self.run.ema
-                )
+            weights = [p.detach() for p in self.net.parameters()]
+            torch._foreach_lerp_(self.averaged, weights, 1 - self.run.ema)  # type: ignore[attr-defined]
 
     def _record(self) -> None:
         """Captures the step; what the steps before the capture changed is put back."""
@@ -190,6 +188,6 @@ def forward(net: nn.Module, x: Tensor, run: Run) -> Tensor:
         x.device.type,
         dtype=torch.bfloat16,
         enabled=run.precision == "bf16",
-        cache_enabled=False,  # each weight is used once; a cast kept across a capture would be stale
+        cache_enabled=False,  # each weight is cast once; one kept across a capture would be stale
     ):
         return net(x).float()
