@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browser import CHROMIUM, Browser
 from plotly.offline import get_plotlyjs
 from specimens import LAYERS, specimen
 
+from browser import CHROMIUM, Browser
 from torch_srelu.lab import curves, records
 from torch_srelu.lab.comparison import Comparison, compare
 from torch_srelu.lab.report import figures, learned, render

@@ -77,7 +77,7 @@ def differences(comparison: Comparison) -> Grid:
     ]
     note = "95 % intervals. Paired: Student's t over the same seeds"
     if pooled:
-        note += f"; pooled: from the spread within all rivals, {pooled.degrees} degrees of freedom"
+        note += f"; pooled: from the spread within all rivals, degrees of freedom {pooled.degrees}"
     note += "; images: bootstrap over the test images."
     return Grid(f"Test error minus that of {base}", headers, rows, note)
 
@@ -99,7 +99,7 @@ def verdict(comparison: Comparison) -> str:
     side = "below" if versus.paired.mean <= 0 else "above"
     lead += f", {abs(versus.paired.mean):.2f} points {side} {base.name}"
     if versus.p is None:
-        return f"{lead}; that is too little to test."
+        return f"{lead}; too little to test, over n = {versus.paired.n} paired seeds."
     told = f"p = {_probability(versus.p)}".replace("= <", "<")
     if versus.p < CHANCE:
         return f"{lead} ({told})."

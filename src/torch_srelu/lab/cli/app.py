@@ -15,9 +15,9 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
     help="SReLU's laboratory: trains activation functions side by side on real data.",
-    epilog="Begin with [bold]srelu compare[/]: four activations, three seeds, a few minutes.",
+    epilog="Begin with `srelu compare`: four activations, three seeds, a minute or two.",
 )
 
 

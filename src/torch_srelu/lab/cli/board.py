@@ -75,8 +75,9 @@ class Board:
     def status(self) -> str:
         """What is done, and how long it takes yet."""
         words = f"{len(self.records)} of {len(self.runs)} runs"
-        left = self.seconds_left
-        return words if left is None else f"{words}, about {duration(left)} left"
+        if len(self.records) == len(self.runs) or self.seconds_left is None:
+            return words
+        return f"{words}, about {duration(self.seconds_left)} left"
 
     def __rich__(self) -> RenderableType:
         seeds = sorted({run.seed for run in self.runs})
@@ -127,12 +128,14 @@ class Log:
 
     def close(self, record: Record) -> None:
         """Takes in and prints the record of a run that is finished."""
+        found = self.board.now is None
         self.board.close(record)
         run, result = record.run, record.result or {}
         error = outcome(record) + (" % test error" if result["status"] == FINISHED else "")
         name = self.board.names[run.key()]
         took = f"{result['epochs']} epochs in {duration(result['seconds'])}"
-        self._say(f"{name}, seed {run.seed}: {error}, {took}; {self.board.status()}")
+        how = "finished before" if found else took
+        self._say(f"{name}, seed {run.seed}: {error}, {how}; {self.board.status()}")
 
     def _say(self, line: str) -> None:
         self._said = time.monotonic()

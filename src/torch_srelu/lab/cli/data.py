@@ -13,11 +13,11 @@ from rich.text import Text
 
 from ..data import download, places
 from ..data.registry import DATASETS, dataset
-from .terminal import console, one_line_errors
+from .terminal import console, examples, one_line_errors
 
 app = typer.Typer(
     help="Show which data sets are there, or get one.",
-    epilog="srelu data\n\nsrelu data get mnist\n\nsrelu data get cifar10 --data /data",
+    epilog=examples("srelu data", "srelu data get mnist", "srelu data get cifar10 --data here"),
     invoke_without_command=True,
 )
 DataFolder = Annotated[

@@ -10,15 +10,16 @@ from rich.text import Text
 
 from .. import files
 from ..choices import check_choice
-from .terminal import console, one_line_errors
+from .terminal import console, examples, one_line_errors
 
-EXAMPLES = "srelu paper figure1\n\nsrelu paper figure2 --out family.svg"
+EXAMPLES = examples("srelu paper figure1", "srelu paper figure2 --out family.svg")
 
 
 def paper(
     what: Annotated[str, typer.Argument(metavar="FIGURE", help="figure1 or figure2.")],
     out: Annotated[
-        Path | None, typer.Option(help="File to write: .png, .svg or .pdf.  [default: FIGURE.png]")
+        Path | None,
+        typer.Option(help="File to write: .png, .svg or .pdf.", show_default="FIGURE.png"),
     ] = None,
 ) -> None:
     """Draw a figure of the paper.

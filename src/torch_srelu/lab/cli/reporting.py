@@ -12,12 +12,12 @@ from rich.text import Text
 
 from .. import comparison, files, records, tables
 from ..comparison import Comparison
-from .terminal import console, one_line_errors
+from .terminal import console, examples, one_line_errors
 
-EXAMPLES = (
-    "srelu report\n\n"
-    "srelu report runs --baseline prelu --out prelu.html\n\n"
-    "srelu report results --format markdown > results.md"
+EXAMPLES = examples(
+    "srelu report",
+    "srelu report runs --baseline prelu --out prelu.html",
+    "srelu report results --format markdown > results.md",
 )
 RECORDS = Path("runs")
 PAGE = "report.html"
@@ -36,10 +36,10 @@ def report(
     folder: Annotated[Path, typer.Argument(help="Folder of records.")] = RECORDS,
     baseline: Annotated[
         str | None,
-        typer.Option(help="Rival that the others are measured against.  [default: relu]"),
+        typer.Option(help="Rival that the others are measured against.", show_default="relu"),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help=f"HTML file to write.  [default: FOLDER/{PAGE}]")
+        Path | None, typer.Option(help="HTML file to write.", show_default=f"FOLDER/{PAGE}")
     ] = None,
     format: Annotated[
         Format, typer.Option(help="Print the tables as this; all but text write no HTML.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 
 import typer
@@ -11,8 +12,9 @@ from rich.markup import escape
 
 FAILED, INTERRUPTED = 1, 130
 
-console = Console(highlight=False)
-errors = Console(stderr=True, highlight=False)
+_follows = os.environ.get("RANK", "0") != "0"  # of several processes under torchrun, one speaks
+console = Console(highlight=False, quiet=_follows)
+errors = Console(highlight=False, stderr=True)
 
 
 @contextlib.contextmanager
@@ -32,6 +34,11 @@ def fail(message: str) -> None:
     """Prints the message to the standard error and ends the command with exit code 1."""
     errors.print(f"[bold red]srelu:[/] {escape(message)}", soft_wrap=True)
     raise typer.Exit(FAILED)
+
+
+def examples(*commands: str) -> str:
+    """Commands to try, as the end of a help text."""
+    return "\n\n".join(["Examples:", *(f"- `{command}`" for command in commands)])
 
 
 def duration(seconds: float) -> str:
