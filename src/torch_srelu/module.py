@@ -163,6 +163,7 @@ class LazySReLU(LazyModuleMixin, SReLU):  # type: ignore[misc]
     def initialize_parameters(self, x: Tensor) -> None:  # type: ignore[override]
         """Takes the number of channels from the first input."""
         if not self.has_uninitialized_params():  # type: ignore[misc]
+            self.num_channels = self.t_r.shape[0]  # they came from a state_dict
             return
         if not -x.dim() <= self.dim < x.dim():
             raise ValueError(

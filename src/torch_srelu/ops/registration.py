@@ -177,21 +177,47 @@ srelu.register_autograd(_autograd, setup_context=_keep)
 srelu_backward.register_autograd(_autograd_backward, setup_context=_keep_backward)
 
 
-def _vmap(function, tensors: int):
-    """The batching rule of an operator: the reference takes over, made of operators that batch.
-
-    The operator's first ``tensors`` arguments are tensors, the next is ``dim``.
-    """
-
-    def rule(info, in_dims, *args):
-        def one(*batch):
-            return function(*batch, args[tensors])
-
-        out = torch.vmap(one, in_dims[:tensors], randomness=info.randomness)(*args[:tensors])
-        return out, (0,) * len(out) if isinstance(out, tuple) else 0
-
-    return rule
+# ---- batching: a batch of units is one unit with more channels ----
 
 
-srelu.register_vmap(_vmap(reference.srelu, 5))
-srelu_backward.register_vmap(_vmap(reference.srelu_backward, 6))
+def _fold(x: Tensor, dim: int, channels: int) -> tuple[Tensor, int]:
+    """(B, *shape) with its batch folded into the channel dim, and the place of that dim."""
+    if channels == 1:  # shared by all channels: the batch itself is the channel dim
+        return x, 0
+    dim %= x.dim() - 1
+    return x.movedim(0, dim).flatten(dim, dim + 1), dim
+
+
+def _unfold(x: Tensor, dim: int, channels: int) -> Tensor:
+    return x if channels == 1 else x.unflatten(dim, (-1, channels)).movedim(dim, 0)
+
+
+def _batch_first(info, in_dims, tensors) -> list[Tensor]:
+    return [
+        t.expand(info.batch_size, *t.shape) if d is None else t.movedim(d, 0)
+        for t, d in zip(tensors, in_dims, strict=True)
+    ]
+
+
+@srelu.register_vmap
+def _(info, in_dims, x, t_r, a_r, t_l, a_l, dim, frozen):
+    x, *params = _batch_first(info, in_dims[:5], (x, t_r, a_r, t_l, a_l))
+    channels = params[0].shape[1]
+    x, dim = _fold(x, dim, channels)
+    return _unfold(srelu(x, *(p.flatten() for p in params), dim, frozen), dim, channels), 0
+
+
+@srelu_backward.register_vmap
+def _(info, in_dims, grad, x, t_r, a_r, t_l, a_l, dim, need_input, need_params):
+    grad, x, *params = _batch_first(info, in_dims[:6], (grad, x, t_r, a_r, t_l, a_l))
+    batch, channels = params[0].shape
+    (grad, _), (x, dim) = _fold(grad, dim, channels), _fold(x, dim, channels)
+    flat = (p.flatten() for p in params)
+    grad_x, *grads = srelu_backward(grad, x, *flat, dim, need_input, need_params)
+    if need_input:
+        grad_x = _unfold(grad_x, dim, channels)
+    if need_params:
+        grads = [g.reshape(batch, channels) for g in grads]
+    # what is not needed is an empty tensor, the same for the whole batch
+    places = (0 if need_input else None, *[0 if need_params else None] * 4)
+    return (grad_x, *grads), places

@@ -18,7 +18,6 @@ Slow where: runs whose length is no multiple of 16 cannot be read in wide vector
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -28,8 +27,10 @@ from torch import Tensor
 
 from .layout import View
 
-PROGRAMS = 132 * 16  # enough for every multiprocessor of a large GPU to hold several
-TILE = 2048  # elements in flight in one program
+FORWARD_TILE, FORWARD_WARPS = 2048, 4  # elements of one program, and the warps that share them
+BACKWARD_TILE, BACKWARD_WARPS = 2048, 4  # likewise, for one step of a program's loop
+BACKWARD_PROGRAMS = 132 * 16  # at most so many in all: each leaves partial sums behind
+COLUMN_WIDTH = 128  # a block of columns: wide enough to coalesce, narrow enough to waste little
 SHORT_RUN = 256  # shorter runs, and those that cannot be read in wide vectors, are columns
 
 
@@ -216,10 +217,10 @@ def _power_of_two(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-def _column_blocks(columns: int) -> tuple[int, int]:
-    """(rows, columns) of a tile: wide enough to coalesce, narrow enough to waste little."""
-    width = min(128, _power_of_two(columns))
-    return TILE // width, width
+def _column_tile(columns: int, elements: int) -> tuple[int, int]:
+    """(rows, columns) of a tile."""
+    width = min(COLUMN_WIDTH, _power_of_two(columns))
+    return elements // width, width
 
 
 def forward(x: Tensor, params: Sequence[Tensor], view: View) -> Tensor:
@@ -229,18 +230,19 @@ def forward(x: Tensor, params: Sequence[Tensor], view: View) -> Tensor:
     params = [p.contiguous() for p in params]
     with _on_device(x):
         if _is_runs(view):
-            block = min(TILE, _power_of_two(inner))
+            block = min(FORWARD_TILE, _power_of_two(inner))
             segments = triton.cdiv(inner, block)
             _forward_runs[(outer * channels * segments,)](
-                x, y, *params, channels, inner, segments, COMPUTE=_compute(x), BLOCK=block
-            )
+                x, y, *params, channels, inner, segments,
+                COMPUTE=_compute(x), BLOCK=block, num_warps=FORWARD_WARPS,
+            )  # fmt: skip
         else:
             columns = channels * inner
-            rows, width = _column_blocks(columns)
+            rows, width = _column_tile(columns, FORWARD_TILE)
             blocks = triton.cdiv(columns, width)
             _forward_columns[(blocks * triton.cdiv(outer, rows),)](
                 x, y, *params, outer, columns, inner, blocks,
-                COMPUTE=_compute(x), ROWS=rows, COLUMNS=width,
+                COMPUTE=_compute(x), ROWS=rows, COLUMNS=width, num_warps=FORWARD_WARPS,
             )  # fmt: skip
     return y
 
@@ -261,29 +263,29 @@ def backward(
     flags = {"INPUT": need_input, "PARAMS": need_params, "COMPUTE": _compute(x)}
     with _on_device(x):
         if _is_runs(view):
-            block = min(TILE, _power_of_two(inner))
+            block = min(BACKWARD_TILE, _power_of_two(inner))
             segments, summed = triton.cdiv(inner, block), 1
-            splits = min(outer * segments, max(1, PROGRAMS // channels))
+            splits = min(outer * segments, max(1, BACKWARD_PROGRAMS // channels))
             partial = x.new_empty((4, splits, channels) if need_params else 0, dtype=compute)
             _backward_runs[(channels * splits,)](
                 grad, x, grad_x, partial, *params, outer, channels, inner, segments, splits,
-                **flags, BLOCK=block,
+                **flags, BLOCK=block, num_warps=BACKWARD_WARPS,
             )  # fmt: skip
         else:
             columns, summed = channels * inner, inner
-            rows, width = _column_blocks(columns)
+            rows, width = _column_tile(columns, BACKWARD_TILE)
             blocks = triton.cdiv(columns, width)
-            splits = min(triton.cdiv(outer, rows), max(1, PROGRAMS // blocks))
+            splits = min(triton.cdiv(outer, rows), max(1, BACKWARD_PROGRAMS // blocks))
             partial = x.new_empty((4, splits, columns) if need_params else 0, dtype=compute)
             _backward_columns[(blocks * splits,)](
                 grad, x, grad_x, partial, *params, outer, columns, inner, blocks, splits,
-                **flags, ROWS=rows, COLUMNS=width,
+                **flags, ROWS=rows, COLUMNS=width, num_warps=BACKWARD_WARPS,
             )  # fmt: skip
         if not need_params:
             return grad_x, None
         grads = [torch.empty_like(p) for p in params]
         wide = min(32, _power_of_two(channels))
-        parts = min(1024 // wide, _power_of_two(math.prod((splits, summed))))
+        parts = min(1024 // wide, _power_of_two(splits * summed))
         _finish[(triton.cdiv(channels, wide), 4)](
             partial, params[1], params[3], *grads, splits, channels, summed,
             COMPUTE=_compute(x), PARTS=parts, CHANNELS=wide,

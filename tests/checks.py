@@ -1,0 +1,233 @@
+"""What "right" means in these tests: the executions, the inputs, and the one table of tolerances.
+
+The three-way rule: an execution may be at most twice as far from the float64 reference as plain
+torch in the same precision is, plus a few units in the last place of what it had to add up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+import torch_srelu
+from torch_srelu.ops import cpu, reference
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+
+# Every execution that can run on this machine.
+EXECUTIONS = ["reference", *(f"cpu-{isa}" for isa in cpu.isas()), "triton"]
+
+# Units in the last place that the order of a sum may cost, relative to the sum of magnitudes.
+SUM_ULPS = 4
+# Triton's interpreter truncates float32 to bfloat16 where the GPU rounds.
+TRUNCATION_ULPS = {torch.bfloat16: 1} if INTERPRETED else {}
+
+
+def device_of(execution: str) -> str:
+    return DEVICE if execution == "triton" else "cpu"
+
+
+def takes(execution: str, dtype: torch.dtype) -> bool:
+    return not execution.startswith("cpu") or dtype in cpu.DTYPES
+
+
+@contextlib.contextmanager
+def using(execution: str) -> Iterator[None]:
+    """Computes with one of `EXECUTIONS`."""
+    backend, _, isa = execution.partition("-")
+    cpu.set_isa(isa or None)
+    try:
+        with torch_srelu.use_backend(backend):
+            yield
+    finally:
+        cpu.set_isa(None)
+
+
+@dataclass
+class Problem:
+    """An input with its parameters and the gradient that arrives from above."""
+
+    x: Tensor
+    params: list[Tensor]
+    grad: Tensor
+    dim: int
+
+    def to(self, device: str) -> Problem:
+        # `to` would keep the layout of dense tensors only; these moves keep all strides
+        return Problem(
+            _move(self.x, device),
+            [p.to(device) for p in self.params],
+            _move(self.grad, device),
+            self.dim,
+        )
+
+    def run(self) -> tuple[Tensor, list[Tensor]]:
+        """(output, the five gradients) by `torch_srelu.srelu`."""
+        x = self.x.detach().requires_grad_()
+        params = [p.detach().requires_grad_() for p in self.params]
+        y = torch_srelu.srelu(x, *params, dim=self.dim)
+        return y.detach(), list(torch.autograd.grad(y, [x, *params], self.grad))
+
+    def plain(self, dtype: torch.dtype) -> tuple[Tensor, list[Tensor]]:
+        """The same by the reference alone, with everything in ``dtype``."""
+        x, *params = (t.to(dtype) for t in (self.x, *self.params))
+        y = reference.srelu(x, *params, self.dim)
+        return y, list(reference.srelu_backward(self.grad.to(dtype), x, *params, self.dim))
+
+
+def _move(t: Tensor, device: str) -> Tensor:
+    if t.device.type == device:
+        return t
+    base = torch.empty(_extent(t), dtype=t.dtype, device=device)
+    moved = base.as_strided(t.shape, t.stride())
+    # an expanded tensor has many indices for one place: writing one of each is enough
+    once = tuple(slice(0, 1) if s == 0 else slice(None) for s in t.stride())
+    moved[once].copy_(t[once])
+    return moved
+
+
+def _extent(t: Tensor) -> int:
+    return (
+        1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True)) if t.numel() else 0
+    )
+
+
+def assert_three_way(problem: Problem, execution: str) -> None:
+    """Values and all five gradients of ``execution`` against the float64 reference."""
+    with using(execution):
+        y, grads = problem.to(device_of(execution)).run()
+    exact_y, exact_grads = problem.plain(torch.float64)
+    plain_y, plain_grads = problem.plain(problem.x.dtype)
+    magnitudes = reference.srelu_backward(
+        problem.grad.double().abs(),
+        problem.x.double(),
+        *(p.double() for p in problem.params),
+        problem.dim,
+    )
+    assert y.dtype == problem.x.dtype
+    assert y.shape == problem.x.shape
+    assert y.stride() == torch.empty_like(problem.x).stride()
+    _assert_within(y, exact_y, plain_y, _ulps(exact_y, problem.x.dtype), "output")
+    names = ("x", "t_r", "a_r", "t_l", "a_l")
+    for name, got, exact, plain, like, magnitude in zip(
+        names,
+        grads,
+        exact_grads,
+        plain_grads,
+        (problem.x, *problem.params),
+        magnitudes,
+        strict=True,
+    ):
+        assert got.dtype == like.dtype, name
+        assert got.shape == like.shape, name
+        slack = _ulps(exact, like.dtype)
+        if name != "x":
+            slack = (
+                slack
+                + SUM_ULPS * torch.finfo(reference.compute_dtype(problem.x)).eps * magnitude.abs()
+            )
+            # plain torch in low precision keeps its parameters low too; ours were not rounded
+            plain = plain.to(like.dtype)
+        _assert_within(got, exact, plain, slack, f"gradient of {name}")
+
+
+def _ulps(exact: Tensor, dtype: torch.dtype) -> Tensor:
+    """The distance that a correctly rounded result may have, and what truncation adds."""
+    info = torch.finfo(dtype)
+    return exact.abs() * info.eps * (1 + TRUNCATION_ULPS.get(dtype, 0)) + info.tiny
+
+
+def _assert_within(got: Tensor, exact: Tensor, plain: Tensor, slack: Tensor, what: str) -> None:
+    got, exact, plain = got.detach().cpu().double(), exact.double(), plain.double()
+    torch.testing.assert_close(got.isnan(), exact.isnan(), msg=f"{what}: NaN in other places")
+    infinite = exact.isinf()
+    assert torch.equal(got[infinite], exact[infinite]), f"{what}: infinities differ"
+    finite = exact.isfinite() & plain.isfinite()
+    error, plain_error = (got - exact).abs()[finite], (plain - exact).abs()[finite]
+    allowed = 2 * plain_error + slack.double()[finite]
+    assert bool((error <= allowed).all()), (
+        f"{what}: off by {float((error - allowed).max()):.3g} more than allowed"
+    )
+
+
+# ---- inputs ----
+
+LAYOUTS = ("contiguous", "channels_last", "permuted", "sliced", "expanded")
+
+
+def lay_out(x: Tensor, layout: str) -> Tensor:
+    """The values of ``x`` in another memory layout (an expanded one repeats its first slice)."""
+    if layout == "channels_last" and x.dim() in (4, 5):
+        fmt = torch.channels_last if x.dim() == 4 else torch.channels_last_3d
+        return x.contiguous(memory_format=fmt)
+    if layout == "permuted" and x.dim() > 1:
+        return x.transpose(0, -1).contiguous().transpose(0, -1)
+    if layout == "sliced" and x.dim() > 0:
+        wide = x.new_full((*x.shape[:-1], 2 * x.shape[-1]), torch.nan)
+        wide[..., ::2] = x
+        return wide[..., ::2]
+    if layout == "expanded" and x.dim() > 0 and x.shape[0]:
+        return x[:1].expand(x.shape)
+    return x.contiguous()
+
+
+# Each in turn: the paper's start, crossed and equal thresholds, slopes of every kind.
+SLOPES = (-1.0, 0.0, 0.2, 1.0, 1.7)
+
+
+@st.composite
+def problems(draw: st.DrawFn, dtypes=DTYPES, max_side: int = 6, special: bool = False) -> Problem:
+    """Tensors of rank 0 to 5 in every layout, with every kind of parameter."""
+    dtype = draw(st.sampled_from(dtypes))
+    shape = draw(st.lists(st.integers(0, max_side), min_size=0, max_size=5))
+    if draw(st.booleans()) and shape:
+        shape[-1] *= 97  # some rows longer than a vector, a block or a tile
+    shared = not shape or draw(st.booleans())
+    dim = draw(st.integers(-len(shape), len(shape) - 1)) if shape else 0
+    channels = 1 if shared else shape[dim]
+    if channels == 0:
+        channels, shape[dim] = 1, 1
+    random = torch.Generator().manual_seed(draw(st.integers(0, 2**16)))
+
+    def normal(*size: int) -> Tensor:
+        return torch.randn(size, generator=random)
+
+    def choose(options: tuple[float, ...]) -> Tensor:
+        return torch.tensor(options)[torch.randint(len(options), (channels,), generator=random)]
+
+    t_l = normal(channels)
+    gap = choose((0.0, 1.0, -1.0))  # equal, ordered and crossed thresholds, side by side
+    t_r = t_l + gap * normal(channels).abs()
+    params = [t_r, choose(SLOPES), t_l, choose(SLOPES)]
+    param_dtype = draw(st.sampled_from((torch.float32, dtype)))
+    params = [p.to(param_dtype) for p in params]
+    x = normal(*shape).to(dtype)
+    if x.numel():
+        _place_on_thresholds(x, params, dim, random)
+        if special:
+            flat = x.view(-1)
+            for value in (torch.nan, torch.inf, -torch.inf):
+                flat[int(torch.randint(x.numel(), (), generator=random))] = value
+    layout = draw(st.sampled_from(LAYOUTS))
+    grad = lay_out(normal(*shape).to(dtype), draw(st.sampled_from(LAYOUTS)))
+    return Problem(lay_out(x, layout), params, grad, dim)
+
+
+def _place_on_thresholds(
+    x: Tensor, params: list[Tensor], dim: int, random: torch.Generator
+) -> None:
+    """Puts about a third of ``x`` exactly on a threshold of its channel."""
+    pick = torch.randint(6, x.shape, generator=random)
+    shape = [1] * x.dim()
+    if params[0].shape[0] > 1:
+        shape[dim] = -1
+    for which, p in ((0, params[0]), (1, params[2])):
+        x.copy_(torch.where(pick == which, p.to(x.dtype).reshape(shape), x))

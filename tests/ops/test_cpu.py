@@ -1,0 +1,159 @@
+"""What is special about the native kernel: threads, forks, memory, and life without a compiler."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+import torch_srelu
+from torch_srelu.ops import cpu, registration
+
+SOURCE = Path(torch_srelu.__file__).parent
+
+
+def test_is_compiled_here() -> None:
+    """The suite would pass on the reference alone; this says that it did not."""
+    assert cpu.why_not() is None
+    assert cpu.isas()[0] == "portable"
+
+
+@pytest.mark.parametrize("shape", [(32, 16, 40, 40), (60000, 16)])
+def test_the_number_of_threads_changes_no_bit(shape) -> None:
+    torch.manual_seed(0)
+    x, grad = torch.randn(shape, requires_grad=True), torch.randn(shape)
+    unit = torch_srelu.SReLU(16, a_r=0.5, t_l=-0.3)
+    results = []
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2, 3, 7):
+            torch.set_num_threads(threads)
+            y = unit(x)
+            results.append((y, *torch.autograd.grad(y, [x, *unit.parameters()], grad)))
+    finally:
+        torch.set_num_threads(before)
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+class ActivatedInWorker(Dataset):
+    """Items that need SReLU, forward and backward, in the worker process, with two threads.
+
+    Nothing else here may run in parallel: torch itself hangs in a forked child.
+    """
+
+    def __init__(self) -> None:
+        self.x, self.grad = torch.randn(2, 16, 8, 64, 64)
+        self.params = list(torch_srelu.SReLU(8, a_r=0.5).requires_grad_(False).parameters())
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> list[torch.Tensor]:
+        torch.set_num_threads(2)
+        y = registration.compute(self.x, *self.params, 1)
+        grads = registration.compute_backward(self.grad, self.x, *self.params, 1, True, True)
+        return [y, *(g for g in grads if g is not None)]
+
+
+def test_works_in_forked_dataloader_workers() -> None:
+    """An OpenMP pool does not survive a fork; a parallel region in the child would hang."""
+    data = ActivatedInWorker()
+    expected = data[0]  # the parent has used its threads
+    fork = {"num_workers": 2, "multiprocessing_context": "fork", "timeout": 60}
+    for got in DataLoader(data, batch_size=None, **fork):
+        assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
+
+
+def test_keeps_exactly_one_input_sized_tensor() -> None:
+    x = torch.randn(8, 16, 10, 10, requires_grad=True)
+    kept: list[torch.Tensor] = []
+
+    def keep(t: torch.Tensor) -> torch.Tensor:
+        kept.append(t)
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
+        torch_srelu.SReLU(16)(x)
+    large = [t for t in kept if t.numel() >= x.numel()]
+    assert len(large) == 1
+    assert large[0].data_ptr() == x.data_ptr()
+
+
+WITHOUT_LIBRARY = """
+import warnings, torch, torch_srelu
+assert "not compiled" in torch_srelu.backends()["cpu"], torch_srelu.backends()
+unit = torch_srelu.SReLU(3)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    unit(torch.randn(2, 3)).sum().backward()
+    unit(torch.randn(2, 3))
+ours = [str(w.message) for w in caught if "torch_srelu" in str(w.message)]
+assert len(ours) == 1 and "plain-torch reference" in ours[0], ours
+assert unit.a_l.grad is not None
+print("fine")
+"""
+
+
+def test_runs_on_the_reference_without_a_compiled_library(tmp_path: Path) -> None:
+    """Says so once, clearly, and in backends()."""
+    for file in SOURCE.rglob("*"):
+        if file.suffix in {".py", ".typed"} and file.is_file():
+            target = tmp_path / "torch_srelu" / file.relative_to(SOURCE)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(file.read_bytes())
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_LIBRARY],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.strip() == "fine", done.stderr
+
+
+def test_installs_where_no_compiler_exists(tmp_path: Path) -> None:
+    """`pip install` with a compiler that fails: the package is there, without the library."""
+    root = SOURCE.parent.parent
+    project = tmp_path / "project"
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_bytes((root / name).read_bytes())
+    for file in (root / "src" / "torch_srelu").rglob("*"):
+        if file.is_file() and file.suffix not in {".so", ".pyc"}:
+            target = project / "src" / "torch_srelu" / file.relative_to(SOURCE)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(file.read_bytes())
+    done = subprocess.run(
+        [sys.executable, "setup.py", "--quiet", "build", "--build-lib", str(tmp_path / "built")],
+        cwd=project,
+        env={**os.environ, "CC": "no-such-compiler"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    built = tmp_path / "built" / "torch_srelu"
+    assert (built / "ops" / "native" / "srelu.c").exists()
+    assert not list(built.rglob("*.so"))
+
+
+def test_parameters_of_any_stride_and_dtype() -> None:
+    x = torch.randn(4, 3)
+    wide = torch.randn(3, 8)
+    strided = [wide[:, 2 * k] for k in range(4)]
+    packed = [p.clone() for p in strided]
+    assert torch.equal(torch_srelu.srelu(x, *strided), torch_srelu.srelu(x, *packed))
+    low = nn.Module.to(torch_srelu.SReLU(3), torch.bfloat16)
+    low(x).sum().backward()
+    assert low.t_r.grad is not None
+    assert low.t_r.grad.dtype == torch.bfloat16
+
+
+def test_unknown_instruction_set() -> None:
+    with pytest.raises(ValueError, match="portable"):
+        cpu.set_isa("neon9")

@@ -1,0 +1,153 @@
+"""Every execution against the float64 reference, on everything a tensor can be."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from torch.autograd import forward_ad, gradcheck, gradgradcheck
+
+import torch_srelu
+from checks import (
+    EXECUTIONS,
+    LAYOUTS,
+    Problem,
+    assert_three_way,
+    device_of,
+    lay_out,
+    problems,
+    takes,
+    using,
+)
+from torch_srelu.ops import registration
+
+pytestmark = pytest.mark.parametrize("execution", EXECUTIONS)
+
+
+@settings(max_examples=120)
+@given(problem=problems())
+def test_values_and_gradients(execution: str, problem: Problem) -> None:
+    if takes(execution, problem.x.dtype):
+        assert_three_way(problem, execution)
+
+
+@settings(max_examples=40)
+@given(problem=problems(special=True, max_side=4))
+def test_nan_and_infinity(execution: str, problem: Problem) -> None:
+    """NaN in, NaN out; infinities follow the tail, and a flat tail stays flat."""
+    if not takes(execution, problem.x.dtype):
+        return
+    with using(execution):
+        y, grads = problem.to(device_of(execution)).run()
+    expected_y, expected = problem.plain(torch.float64)
+    torch.testing.assert_close(y.cpu().isnan(), expected_y.isnan())
+    torch.testing.assert_close(y.cpu().isinf(), expected_y.isinf())
+    for got, want in zip(grads, expected, strict=True):
+        torch.testing.assert_close(got.cpu().isfinite(), want.isfinite())
+
+
+@pytest.mark.parametrize(
+    "shape", [(64, 40, 9, 8), (64, 40, 32, 16), (2, 3, 5003), (5000, 33), (70000, 3)]
+)
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_tensors_of_many_blocks(execution: str, shape, layout: str, shared: bool) -> None:
+    """Large enough for several chunks, tiles and flushes, in both shapes of loop."""
+    if execution == "triton" and device_of(execution) == "cpu" and len(shape) == 4:
+        shape = (4, *shape[1:])  # the interpreter is slow
+    torch.manual_seed(0)
+    x = lay_out(torch.randn(shape), layout)
+    channels = 1 if shared else shape[1]
+    params = [torch.randn(channels) for _ in range(4)]
+    assert_three_way(Problem(x, params, torch.randn(shape), 1), execution)
+
+
+def _double_problem(execution: str, layout: str = "contiguous"):
+    torch.manual_seed(1)
+    device = device_of(execution)
+    x = lay_out(torch.randn(2, 3, 4, 2, dtype=torch.double, device=device), layout)
+    # thresholds equal, ordered, crossed; slopes of 0 and 1 included
+    params = [
+        torch.tensor(values, dtype=torch.double, device=device)
+        for values in ([0.3, 0.8, -0.7], [1.0, 0.0, 1.7], [0.3, -0.4, 0.6], [0.0, 0.2, -1.0])
+    ]
+    return x.detach().requires_grad_(), [p.requires_grad_() for p in params]
+
+
+def test_gradcheck(execution: str) -> None:
+    x, params = _double_problem(execution)
+    with using(execution):
+        assert gradcheck(torch_srelu.srelu, (x, *params), check_batched_grad=True)
+
+
+def test_gradgradcheck(execution: str) -> None:
+    x, params = _double_problem(execution)
+    with using(execution):
+        assert gradgradcheck(torch_srelu.srelu, (x, *params))
+
+
+def _finite_difference(function, points, tangents, step=1e-6):
+    plus = function(*(p + step * t for p, t in zip(points, tangents, strict=True)))
+    minus = function(*(p - step * t for p, t in zip(points, tangents, strict=True)))
+    return (plus - minus) / (2 * step)
+
+
+@pytest.mark.parametrize("how", ["eager", "compiled"])
+def test_forward_mode(execution: str, how: str) -> None:
+    """jvp, plain and inside torch.compile, against finite differences: never silently zero."""
+    x, params = _double_problem(execution)
+    points = tuple(t.detach() for t in (x, *params))
+    tangents = tuple(torch.randn_like(p) for p in points)
+
+    def jvp(*both):
+        return torch.func.jvp(torch_srelu.srelu, both[:5], both[5:])[1]
+
+    with using(execution):
+        run = torch.compile(jvp, fullgraph=True, backend="aot_eager") if how == "compiled" else jvp
+        expected = _finite_difference(torch_srelu.srelu, points, tangents)
+        torch.testing.assert_close(run(*points, *tangents), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_dual_tensors(execution: str) -> None:
+    x, params = _double_problem(execution)
+    tangent = torch.randn_like(x)
+    with using(execution), forward_ad.dual_level():
+        dual = forward_ad.make_dual(x.detach(), tangent)
+        got = forward_ad.unpack_dual(torch_srelu.srelu(dual, *params)).tangent
+    with using(execution):
+        (expected,) = torch.autograd.grad(torch_srelu.srelu(x, *params), x, torch.ones_like(x))
+    torch.testing.assert_close(got, tangent * expected)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_opcheck(execution: str, layout: str) -> None:
+    x, params = _double_problem(execution, layout)
+    with using(execution):
+        torch.library.opcheck(registration.srelu, (x, *params, 1, False))
+        arguments = (torch.randn_like(x), x, *params, 1)
+        torch.library.opcheck(registration.srelu_backward, (*arguments, True, True))
+        torch.library.opcheck(registration.srelu_backward, (*arguments, True, False))
+
+
+@pytest.mark.parametrize("shape", [(16, 24, 300), (3000, 24)])
+def test_parameter_gradients_repeat_to_the_bit(execution: str, shape) -> None:
+    torch.manual_seed(0)
+    problem = Problem(
+        torch.randn(shape), [torch.randn(24) for _ in range(4)], torch.randn(shape), 1
+    )
+    problem = problem.to(device_of(execution))
+    with using(execution):
+        first = problem.run()[1]
+        for _ in range(3):
+            assert all(torch.equal(a, b) for a, b in zip(first, problem.run()[1], strict=True))
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
+def test_forward_has_the_bits_of_the_reference(execution: str, layout: str) -> None:
+    """Train here, deploy there: the forward pass is the same function to the last bit."""
+    torch.manual_seed(0)
+    x = lay_out(3 * torch.randn(4, 20, 16, 17), layout)
+    problem = Problem(x, [torch.randn(20) for _ in range(4)], torch.randn_like(x), 1)
+    with using(execution):
+        y, grads = problem.to(device_of(execution)).run()
+    expected_y, expected = problem.plain(torch.float32)
+    assert torch.equal(y.cpu(), expected_y)
+    assert torch.equal(grads[0].cpu(), expected[0])
