@@ -8,7 +8,7 @@ import typer
 
 from torch_srelu import __version__
 
-from . import data, figures, reporting, training
+from . import bench, data, figures, reporting, training
 
 app = typer.Typer(
     name="srelu",
@@ -39,5 +39,6 @@ def _root(
 app.command("compare", epilog=training.COMPARE_EXAMPLES)(training.compare)
 app.command("train", epilog=training.TRAIN_EXAMPLES)(training.train)
 app.command("report", epilog=reporting.EXAMPLES)(reporting.report)
+app.command("bench", epilog=bench.EXAMPLES)(bench.bench)
 app.command("paper", epilog=figures.EXAMPLES)(figures.paper)
 app.add_typer(data.app, name="data")

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-from torch.utils.tensorboard import SummaryWriter
+from typing import TYPE_CHECKING
 
 from ..train import Progress
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
 
 FOLDER = "tensorboard"
 
@@ -26,6 +28,8 @@ class Events:
         if metrics is None:
             return
         if self._writer is None or self._folder != progress.folder:
+            from torch.utils.tensorboard import SummaryWriter  # slow to import, seldom wanted
+
             self.close()
             self._folder = progress.folder
             self._writer = SummaryWriter(

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from .. import comparison, tables
 from ..choices import check_choice
+from ..data import places, registry
 from ..distributed import world_size
 from ..records import Record
 from ..run import Run
@@ -135,6 +136,13 @@ def _decisions(settings: list[str] | None, **given: Any) -> dict[str, Any]:
     return {**parse_settings(settings or []), **own, "world": world_size()}
 
 
+def _require(name: str, data: Path | None) -> None:
+    """Raises DataError if the data are not there, before a record is begun."""
+    entry = registry.dataset(name)
+    if entry.sources:  # others need no files
+        places.locate(entry, data)
+
+
 def _train_all(
     runs: Sequence[tuple[str, Run]],
     folder: Path,
@@ -144,7 +152,7 @@ def _train_all(
 ) -> list[Record]:
     """Trains what is not finished yet, and shows it; Ctrl-C says how to go on."""
     for name in {run.dataset for _, run in runs}:
-        places.require(dataset(name), data)
+        _require(name, data)
     board = Board(*zip(*runs, strict=True))
     found = []
     try:
