@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import os
@@ -12,7 +13,11 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import typer
@@ -23,6 +28,7 @@ from torch_srelu import __version__
 from torch_srelu.lab import records
 from torch_srelu.lab.cli import app
 from torch_srelu.lab.cli import board as boards
+from torch_srelu.lab.data.registry import DATASETS, Source
 
 SOURCE = Path(__file__).parents[2] / "src"
 COMMANDS = ("compare", "train", "report", "paper", "data", "bench")
@@ -103,19 +109,20 @@ def test_without_the_laboratory_it_says_what_to_install() -> None:
 
 # ---- compare and train -----------------------------------------------------------------------
 
-QUICK = "--epochs 2 --set batch=64"
+QUICK = "--epochs 2"
 
 
 def test_compare_trains_prints_and_reports(srelu, tmp_path: Path) -> None:
-    first = srelu(f"compare relu srelu --seeds 1 {QUICK} --records here")
+    line = f"compare prelu srelu --baseline prelu --seeds 1 {QUICK} --records here"
+    first = srelu(line)
     assert first.exit_code == 0
-    assert "Test error minus that of relu" in first.output
+    assert "Test error minus that of prelu" in first.output
     assert first.output.splitlines()[-1] == f"Report: {Path('here/report.html')}"
     assert (tmp_path / "here/report.html").stat().st_size > 1_000_000
     folders = sorted((tmp_path / "here").glob("*/run.json"))
-    assert [records.load(f.parent).run.activation for f in folders] == ["relu", "srelu"]
+    assert [records.load(f.parent).run.activation for f in folders] == ["prelu", "srelu"]
     written = {f: f.read_bytes() for f in (tmp_path / "here").rglob("*") if f.is_file()}
-    again = srelu(f"compare relu srelu --seeds 1 {QUICK} --records here")
+    again = srelu(line)
     assert again.exit_code == 0
     assert again.output.count("finished before") == 2
     assert {f: f.read_bytes() for f in written} == written  # not trained, and the same page
@@ -175,6 +182,9 @@ def test_interrupted_it_says_how_to_go_on(srelu, tmp_path: Path) -> None:
         ("paper figure9", "unknown figure 'figure9'"),
         ("paper figure1 --out a.jpeg", "unknown file type of a.jpeg 'jpeg'"),
         ("paper figure1 --out no/where.png", "No such file or directory"),
+        ("bench rely", "unknown provider 'rely': did you mean 'relu'?"),
+        ("bench --shape 3", "shape must be at least two sizes like 64x192x32x32, got '3'"),
+        ("bench --dtype int8", "unknown dtype 'int8'"),
         ("data get mnsit", "unknown dataset 'mnsit': did you mean 'mnist'?"),
         ("data get digits", "digits needs no download"),
     ],
@@ -230,6 +240,38 @@ def test_data_says_what_is_there_and_where_it_looked(srelu, tmp_path: Path, monk
     assert "mnist 1 x 28 x 28 10 given/mnist" in lines
     assert "missing: srelu data get cifar10" in lines
     assert "Looked in given, then elsewhere, then" in lines
+
+
+def test_data_get_downloads_and_says_where(srelu, tmp_path: Path, monkeypatch) -> None:
+    content = b"what the publisher offers"
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/train-images-idx3-ubyte.gz").write_bytes(content)
+    handler = partial(Quiet, directory=str(tmp_path / "site"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/train-images-idx3-ubyte.gz"
+        source = Source(url, hashlib.md5(content).hexdigest())
+        monkeypatch.setitem(DATASETS, "mnist", replace(DATASETS["mnist"], sources=(source,)))
+        result = srelu("data get mnist --data there")
+        server.shutdown()
+    assert result.output.splitlines()[-1] == "mnist is in there/mnist"
+    assert (tmp_path / "there/mnist/train-images-idx3-ubyte.gz").read_bytes() == content
+    assert "there/mnist" in srelu("data --data there").output
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves files and keeps no log."""
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_bench_compares_with_relu(srelu) -> None:
+    result = srelu('bench prelu "srelu fused" --shape 2x3x4x4 --rounds 2')
+    assert result.exit_code == 0
+    rows = {line.split("  ")[0].strip(): line for line in result.output.splitlines()}
+    assert rows["relu"].count("1.00x") == 2
+    assert {"prelu", "srelu fused", "byte floor"} <= rows.keys()
 
 
 # ---- the board -------------------------------------------------------------------------------

@@ -7,7 +7,14 @@ from typing import Annotated
 
 import typer
 from rich import box
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -55,22 +62,20 @@ def get(context: typer.Context, name: str, data: DataFolder = None) -> None:
 
     A download that was cut short goes on where it stopped; checksums are verified.
     """
-    with (
-        one_line_errors(),
-        Progress(
+    with one_line_errors():
+        with Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             DownloadColumn(),
             TimeRemainingColumn(),
             console=console,
-        ) as progress,
-    ):
-        tasks: dict[str, int] = {}
+        ) as progress:
+            tasks: dict[str, TaskID] = {}
 
-        def advance(file: str, have: int, total: int | None) -> None:
-            if file not in tasks:
-                tasks[file] = progress.add_task(file, total=total)
-            progress.update(tasks[file], completed=have, total=total)
+            def advance(file: str, have: int, total: int | None) -> None:
+                if file not in tasks:
+                    tasks[file] = progress.add_task(file, total=total)
+                progress.update(tasks[file], completed=have, total=total)
 
-        place = download.get(dataset(name), data or context.obj, advance)
+            place = download.get(dataset(name), data or context.obj, advance)
         console.print(Text(f"{name} is in {place}"))

@@ -19,6 +19,7 @@ from ..train import Progress
 from ..train import train as train_run
 from .board import Board, shown
 from .choosing import chosen_runs, parse_settings
+from .data import DataFolder
 from .reporting import PAGE, RECORDS, write_page
 from .tensorboard import events
 from .terminal import INTERRUPTED, console, errors, examples, one_line_errors
@@ -49,10 +50,6 @@ Settings = Annotated[
 ]
 RecordsFolder = Annotated[
     Path, typer.Option("--records", metavar="FOLDER", help="Where records are kept.")
-]
-DataFolder = Annotated[
-    Path | None,
-    typer.Option("--data", metavar="FOLDER", help="Where data lie; also $SRELU_DATA."),
 ]
 Device = Annotated[
     str | None, typer.Option(help="cpu or cuda.", show_default="a GPU if there is one")
