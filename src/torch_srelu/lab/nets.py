@@ -20,14 +20,15 @@ from .seeds import Dropout, DropoutStream, generator
 class Conv:
     """A convolution with its activation; padding keeps the size.
 
-    The factors multiply the run's learning rate, for the weight and the bias. Biases are not
-    decayed, weights are.
+    Weights start normal with deviation ``std``, biases at ``bias``. The factors multiply the run's
+    learning rate, for the weight and the bias. Biases are not decayed, weights are.
     """
 
     name: str
     channels: int
     kernel: int = 1
     std: float = 0.05
+    bias: float = 0.0
     weight_lr: float = 1.0
     bias_lr: float = 2.0
 
@@ -93,7 +94,8 @@ PLANS: dict[str, Plan] = {
         ),
     ),
     # Ours, for the embedded digits: seconds on two cores. The sums run over few inputs, so weights
-    # start at sqrt(2 / inputs), where the networks above have one published number.
+    # start near sqrt(2 / inputs); and the last bias is positive, since with ReLU a class whose
+    # map starts below zero for every image never learns.
     "nin-digits": Plan(
         1,
         8,
@@ -106,7 +108,7 @@ PLANS: dict[str, Plan] = {
             Conv("cccp2", 32, std=0.2),
             Pool("pool2", "average", dropout=0.2),
             Conv("conv3", 48, 3, std=0.083),
-            Conv("cccp3", 10, std=0.2),
+            Conv("cccp3", 10, std=0.2, bias=1.0, weight_lr=0.1, bias_lr=0.1),
         ),
     ),
 }
@@ -123,7 +125,7 @@ class Block(nn.Module):
         with torch.no_grad():
             self.conv.weight.normal_(0, layer.std, generator=weights)
             assert self.conv.bias is not None
-            self.conv.bias.zero_()
+            self.conv.bias.fill_(layer.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.act(self.conv(x))

@@ -1,0 +1,122 @@
+"""NIN against the published tables: sizes, parameters, initialisation, learning-rate factors."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from torch_srelu.lab import nets
+from torch_srelu.lab.activations import ACTIVATIONS
+from torch_srelu.lab.recipes import recipe
+from torch_srelu.lab.steps import make_optimizer
+
+# Parameters without activations, SReLU's parameters (4 per channel), as published or counted.
+PUBLISHED = {
+    "nin-cifar10": (966_986, 5_672),
+    "nin-cifar100": (984_356, 6_032),
+    "nin-mnist": (349_674, 2_856),
+}
+
+
+def count(net: torch.nn.Module) -> int:
+    return sum(p.numel() for p in net.parameters())
+
+
+@pytest.mark.parametrize("name", list(PUBLISHED))
+def test_parameters_are_those_published(name):
+    plain, srelu = PUBLISHED[name]
+    assert count(nets.build(name, "relu")) == plain
+    assert count(nets.build(name, "srelu")) - plain == srelu
+    assert count(nets.build(name, "prelu")) - plain == srelu // 4
+    assert count(nets.build(name, "apl")) - plain == srelu
+    assert count(nets.build(name, "srelu-shared")) - plain == 4 * 9
+
+
+def test_apl_per_neuron_adds_what_its_authors_say():
+    added = count(nets.build("nin-cifar10", "apl", {"per": "neuron"})) - 966_986
+    assert added == 2_525_696
+
+
+@pytest.mark.parametrize("name", list(nets.PLANS))
+def test_sizes_shrink_by_half_and_classes_come_out(name):
+    plan, net, sizes = nets.plan(name), nets.build(name, "relu").eval(), []
+    for pool in net.children():
+        if isinstance(pool, nets.Pooling):
+            pool.register_forward_hook(lambda _m, _i, out: sizes.append(out.shape[-1]))
+    logits = net(torch.zeros(2, plan.channels, plan.size, plan.size))
+    assert logits.shape == (2, plan.classes)
+    assert sizes == [plan.size // 2, plan.size // 4]
+
+
+def test_average_pooling_divides_by_what_the_window_covers():
+    image = torch.arange(16.0).reshape(1, 1, 4, 4)
+    values = image[0, 0].numpy()
+    expected = [[values[i : i + 3, j : j + 3].mean() for j in (0, 2)] for i in (0, 2)]
+    np.testing.assert_allclose(nets.Pooling("average")(image)[0, 0], expected)
+
+
+@pytest.mark.parametrize("size", [4, 7, 8, 14, 28, 32])
+def test_the_deterministic_maximum_is_the_library_s(size):
+    x = torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(size))
+    mine, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+    y, reference = nets.max_of_shifts(mine), F.max_pool2d(theirs, 3, 2, ceil_mode=True)
+    assert torch.equal(y, reference)
+    weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(1))
+    (y * weight).sum().backward()
+    (reference * weight).sum().backward()
+    torch.testing.assert_close(mine.grad, theirs.grad)
+
+
+def test_equal_seeds_give_equal_weights_for_every_activation():
+    def weights(activation: str, seed: int) -> list[torch.Tensor]:
+        net = nets.build("nin-digits", activation, seed=seed)
+        return [p for _, block in net.blocks() for p in block.conv.parameters()]
+
+    reference = weights("relu", 3)
+    for name in ACTIVATIONS:
+        assert all(map(torch.equal, weights(name, 3), reference)), name
+    assert not torch.equal(weights("relu", 4)[0], reference[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "std"),
+    [
+        ("nin-cifar10", "conv1", 0.05),
+        ("nin-cifar10", "cccp2", 0.05),
+        ("nin-cifar100", "conv1", 0.001),
+        ("nin-cifar100", "cccp1", 0.01),
+        ("nin-cifar100", "cccp2", 0.01),
+        ("nin-cifar100", "conv2", 0.05),
+        ("nin-mnist", "conv3", 0.05),
+    ],
+)
+def test_weights_start_as_published(name, layer, std):
+    block = dict(nets.build(name, "relu", seed=1).blocks())[layer]
+    assert block.conv.weight.std().item() == pytest.approx(std, rel=0.05)
+    assert block.conv.weight.mean().abs().item() < std / 20
+    assert block.conv.bias is not None
+    assert torch.equal(block.conv.bias, torch.zeros_like(block.conv.bias))
+
+
+@pytest.mark.parametrize(
+    ("dataset", "last"), [("cifar10", (0.1, 0.1)), ("cifar100", (1, 2)), ("mnist", (0.1, 0.1))]
+)
+@pytest.mark.parametrize("activation", ["relu", "apl", "prelu", "srelu"])
+def test_every_parameter_has_its_published_factors_once(dataset, last, activation):
+    run = recipe(dataset, activation, seed=0, lr_scale=0.5)
+    net = nets.build(run.net, activation)
+    groups = make_optimizer(net, run).param_groups
+    found = {p: (g["factor"], g["weight_decay"]) for g in groups for p in g["params"]}
+    assert sum(len(g["params"]) for g in groups) == len(found) == len(list(net.parameters()))
+    acting = {"prelu": (1.0, 0.0), "apl": (1.0, 1e-3), "srelu": (0.5, 0.0)}
+    for name, block in net.blocks():
+        weight, bias = last if name == "cccp6" else (1.0, 2.0)
+        assert found[block.conv.weight] == (weight, run.weight_decay)
+        assert block.conv.bias is not None
+        assert found[block.conv.bias] == (bias, 0.0)
+        assert all(found[p] == acting[activation] for p in block.act.parameters())
+
+
+def test_unknown_names_list_the_choices():
+    with pytest.raises(ValueError, match=r"did you mean 'nin-cifar10'.*nin-digits"):
+        nets.build("nin-cifar1", "relu")

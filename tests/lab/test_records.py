@@ -1,0 +1,153 @@
+"""Records: what is written is what is read, and nothing is ever lost or overwritten."""
+
+import json
+import resource
+
+import pytest
+import torch
+
+from torch_srelu.lab import files, records
+from torch_srelu.lab.environment import environment
+from torch_srelu.lab.history import PROBABILITIES, History, Metrics
+from torch_srelu.lab.recipes import recipe
+from torch_srelu.lab.records import RecordError
+
+RUN = recipe("digits", "srelu", seed=3, epochs=3)
+HERE = environment(torch.device("cpu"))
+
+
+def history(epochs: int = 2) -> History:
+    draw = torch.Generator().manual_seed(0)
+    made = History()
+    for epoch in range(1, epochs + 1):
+        error = None if epoch == 1 else 1 / 7
+        metrics = Metrics(epoch, 0.1 / 3, 2 / epoch, 0.5, 1e-17, 0.25, error, "frozen")
+        quantiles = torch.rand(len(PROBABILITIES), generator=draw)
+        parameters = torch.rand(4, 5, generator=draw)
+        made.add(metrics, {"conv1": parameters}, {"conv1": quantiles}, {"conv1": quantiles.mean()})
+    return made
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path):
+    folder = records.create(tmp_path, RUN, HERE).folder
+    made, predicted = history(), torch.arange(10) % 7
+    records.write_history(folder, made)
+    records.write_predictions(folder, predicted, predicted.flip(0))
+    records.write_run(folder, RUN, HERE, {"status": "finished", "test_error": 0.1})
+    record = records.load(folder)
+    assert record.run == RUN
+    assert record.environment == HERE
+    assert record.result == {"status": "finished", "test_error": 0.1}
+    assert record.metrics == made.metrics  # every digit of every float
+    assert torch.equal(record.parameters()["conv1"], torch.stack(made.parameters["conv1"]))
+    assert torch.equal(record.inputs().quantiles["conv1"], torch.stack(made.quantiles["conv1"]))
+    assert torch.equal(record.inputs().magnitude["conv1"], torch.stack(made.magnitude["conv1"]))
+    assert record.inputs().probabilities.tolist() == list(PROBABILITIES)
+    assert torch.equal(record.predictions(), predicted.to(torch.uint8))
+    assert torch.equal(record.labels(), predicted.flip(0).to(torch.uint8))
+
+
+def test_a_history_survives_its_checkpoint():
+    made = history()
+    again = History.from_state_dict(made.state_dict())
+    again.add(made.metrics[-1], {"conv1": torch.ones(4, 5)}, {}, {})
+    assert again.metrics[:2] == made.metrics
+    assert again.parameter_tensors()["conv1"].shape == (3, 4, 5)
+
+
+def test_the_environment_says_where_and_with_what():
+    assert HERE["versions"]["torch"] == torch.__version__
+    assert HERE["hardware"]
+    assert json.loads(json.dumps(HERE)) == HERE
+
+
+def test_folders_sort_by_time_and_name_the_run(tmp_path):
+    first = records.create(tmp_path, RUN, HERE).folder
+    second = records.create(tmp_path, recipe("digits", "relu", seed=0), HERE).folder
+    assert first.name.endswith(f"-digits-srelu-s3-{RUN.key()}")
+    (tmp_path / "report.html").touch()
+    (tmp_path / "notes").mkdir()
+    found = [r.folder for r in records.find(tmp_path)]
+    assert sorted(found) == found
+    assert set(found) == {first, second}
+    assert records.find(tmp_path / "nowhere") == []
+
+
+def test_nothing_is_overwritten(tmp_path, monkeypatch):
+    monkeypatch.setattr("time.gmtime", lambda *_: (2026, 1, 2, 3, 4, 5, 4, 2, 0))
+    folder = records.create(tmp_path, RUN, HERE).folder
+    before = (folder / "run.json").read_bytes()
+    with pytest.raises(FileExistsError):
+        records.create(tmp_path, RUN, HERE)
+    assert (folder / "run.json").read_bytes() == before
+
+
+def test_finished_and_unfinished_runs_are_told_apart(tmp_path):
+    other = recipe("digits", "srelu", seed=4, epochs=3)
+    folder = records.create(tmp_path, RUN, HERE).folder
+    assert records.finished(tmp_path, RUN) is None
+    assert records.unfinished(tmp_path, other) is None
+    found = records.unfinished(tmp_path, RUN)
+    assert found is not None
+    assert found.folder == folder
+    records.write_run(folder, RUN, HERE, {"status": "dead"})
+    assert records.unfinished(tmp_path, RUN) is None
+    done = records.finished(tmp_path, RUN)
+    assert done is not None
+    assert done.result == {"status": "dead"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": 2}, "has format 2, this torch_srelu reads format 1"),
+        ({"run": {"dataset": "digits"}}, "does not describe a run"),
+        ({"run": RUN.to_dict() | {"colour": "red"}}, "unknown field of a run 'colour'"),
+    ],
+)
+def test_records_of_another_version_are_refused(tmp_path, change, message):
+    folder = records.create(tmp_path, RUN, HERE).folder
+    plain = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(plain | change))
+    with pytest.raises(RecordError, match=message):
+        records.find(tmp_path)
+
+
+def test_damaged_records_say_which_file(tmp_path):
+    folder = records.create(tmp_path, RUN, HERE).folder
+    with pytest.raises(RecordError, match="when a run has finished"):
+        records.load(folder).predictions()
+    records.write_history(folder, history())
+    records.write_predictions(folder, torch.zeros(600), torch.zeros(600))
+    record = records.load(folder)
+    for name, read in (
+        ("inputs.safetensors", record.inputs),
+        ("parameters.safetensors", record.parameters),
+        ("predictions.gz", record.predictions),
+    ):
+        path = folder / name
+        path.write_bytes(path.read_bytes()[:-5])
+        with pytest.raises(RecordError, match=f"{name} is damaged"):
+            read()
+    (folder / "metrics.csv").write_text("epoch,lr\n1,0.1\n")
+    with pytest.raises(RecordError, match=r"metrics.csv is damaged"):
+        records.load(folder)
+    (folder / "run.json").write_text('{"format": 1')
+    with pytest.raises(RecordError, match=r"run.json is damaged.*move the folder away"):
+        records.load(folder)
+    with pytest.raises(RecordError, match="has no run.json"):
+        records.load(tmp_path)
+
+
+def test_a_full_disk_leaves_the_old_file_whole(tmp_path):
+    path = tmp_path / "file"
+    files.write(path, b"old")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))  # no file may grow beyond this
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            files.write(path, bytes(10_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
