@@ -62,7 +62,7 @@ def errors(comparison: Comparison) -> Grid:
 def differences(comparison: Comparison) -> Grid:
     """Each rival's test error minus the baseline's, with three intervals and the paired test."""
     base, pooled = comparison.baseline.name, comparison.pooled
-    headers = ["activation", "points", "seeds", "paired", "p (Holm)", "pooled", "images"]
+    headers = ["activation", "points", "n", "paired", "p (Holm)", "pooled", "images"]
     rows = [
         [
             name,
@@ -75,7 +75,7 @@ def differences(comparison: Comparison) -> Grid:
         ]
         for name, versus in comparison.versus.items()
     ]
-    note = "95 % intervals. Paired: Student's t over the same seeds"
+    note = "95 % intervals. Paired: Student's t over n seeds that both finished"
     if pooled:
         note += f"; pooled: from the spread within all rivals, degrees of freedom {pooled.degrees}"
     note += "; images: bootstrap over the test images."
@@ -121,7 +121,7 @@ def text(comparison: Comparison) -> Group:
             collapse_padding=True,
         )
         for i, header in enumerate(grid.headers):
-            table.add_column(header, justify="right" if i else "left", no_wrap=bool(i))
+            table.add_column(header, justify="right" if i else "left", no_wrap=i > 0, overflow="fold")
         for row in grid.rows:
             table.add_row(*map(Text, row))
         parts += [table, Text()]

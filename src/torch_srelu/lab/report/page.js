@@ -57,9 +57,9 @@ function numbers(layer, epoch, curve) {
 
 function polyline(layer, epoch, curve) {
   // The x of the knots: both ends of the view and both thresholds, in order.
-  const n = numbers(layer, epoch, curve);
-  const x = [layer.low, layer.high, n[0], n[2]].sort((a, b) => a - b);
-  return { x, y: n.slice(4) };
+  const n = numbers(layer, epoch, curve), thresholds = [n[0], n[2]];
+  const x = [layer.low, layer.high, ...thresholds].sort((a, b) => a - b);
+  return { x, y: n.slice(4), sizes: x.map((v) => (thresholds.includes(v) ? 8 : 0)) };
 }
 
 function allChannels(layer, epoch) {
@@ -86,13 +86,14 @@ function density(layer, epoch) {
 
 function traces(layer, epoch, chosen) {
   const under = density(layer, epoch), lines = allChannels(layer, epoch);
-  const main = polyline(layer, epoch, chosen);
+  const { x, y, sizes } = polyline(layer, epoch, chosen);
   const quiet = { hoverinfo: "skip", showlegend: false };
   return [
     { ...under, yaxis: "y2", fill: "tozeroy", line: { width: 0 }, mode: "lines",
       fillcolor: colour("soft") + "38", name: "inputs", ...quiet },
     { ...lines, mode: "lines", line: { color: colour("soft"), width: 0.7 }, opacity: 0.4, ...quiet },
-    { ...main, mode: "lines", line: { color: colour("accent"), width: 2.6 },
+    { x, y, mode: "lines+markers", line: { color: colour("accent"), width: 2.6 },
+      marker: { color: colour("accent"), size: sizes, line: { width: 0 } },
       hovertemplate: "h(%{x:.3g}) = %{y:.3g}<extra></extra>", showlegend: false },
   ];
 }
