@@ -18,8 +18,9 @@ from torch_srelu.lab import curves, records
 from torch_srelu.lab.comparison import Comparison, compare
 from torch_srelu.lab.report import figures, learned, render
 
-MARKUP = "<img src=x onerror=hacked=1>"
-ENDING = "</script><script>hacked=1</script>"
+MARKUP = "<b>bold</b><img src=x onerror=hacked=1>"
+FOLDER = "20260101-000000-<img src=x onerror=hacked=1>"
+ENDING = "<!--</script><script>hacked=1</script>"
 
 
 def rivals(root: Path, **fields) -> list[records.Record]:
@@ -119,8 +120,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> list[records.Record]:
     """Runs of two protocols whose layers, folders and machine have names that are markup."""
     root = tmp_path_factory.mktemp("records")
     environment = {"hardware": ENDING, "versions": {"torch": MARKUP}}
-    runs = rivals(root, layers={"conv1": 5, MARKUP: 3}, environment=environment)
-    renamed = root / f"20260101-000000-{MARKUP}"
+    runs = rivals(root, layers={"conv1": 5, MARKUP + ENDING: 3}, environment=environment)
+    renamed = root / FOLDER
     runs[-1].folder.rename(renamed)
     runs[-1] = records.load(renamed)
     return [*runs, specimen(root, "srelu", 1, [3], epochs=2)]
@@ -167,12 +168,12 @@ def test_names_are_text(browser: Browser, page: Path) -> None:
     browser.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
     text = browser.evaluate("document.body.innerText")
     assert ENDING in text  # the machine
-    assert f"20260101-000000-{MARKUP}" in text  # the folder
+    assert FOLDER in text
     labels = browser.evaluate(
         "[...document.querySelectorAll('.magnitude .xtick text')].map((t) => t.textContent)"
     )
-    assert MARKUP in labels
-    assert MARKUP in browser.evaluate("document.getElementById('layers').textContent")
+    assert MARKUP + ENDING in labels
+    assert MARKUP + ENDING in browser.evaluate("document.getElementById('layers').textContent")
     assert browser.complaints == []
 
 
