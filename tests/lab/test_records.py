@@ -135,7 +135,7 @@ def test_damaged_records_say_which_file(tmp_path):
     (folder / "run.json").write_text('{"format": 1')
     with pytest.raises(RecordError, match=r"run.json is damaged.*move the folder away"):
         records.load(folder)
-    with pytest.raises(RecordError, match="has no run.json"):
+    with pytest.raises(RecordError, match=r"has no run\.json"):
         records.load(tmp_path)
 
 

@@ -1,0 +1,366 @@
+"""Training: what is learned, what is recorded, and that stopping changes nothing."""
+
+import math
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from killing import RUN as KILLED_RUN
+
+from torch_srelu.lab import checkpoints, records, session
+from torch_srelu.lab.activations import ACTIVATIONS
+from torch_srelu.lab.checkpoints import NAME, PREVIOUS, CheckpointWarning
+from torch_srelu.lab.data.load import load
+from torch_srelu.lab.distributed import Team
+from torch_srelu.lab.history import Metrics
+from torch_srelu.lab.recipes import recipe
+from torch_srelu.lab.records import Record
+from torch_srelu.lab.session import Session
+from torch_srelu.lab.train import Progress, judge, train
+
+CPU = torch.device("cpu")
+HERE = Path(__file__).parent
+
+
+def tiny(activation: str = "srelu", **changes):
+    fields = {"epochs": 3, "batch": 64} | changes
+    return recipe("digits", activation, 1, **fields)
+
+
+def contents(record: Record) -> dict:
+    """All of a record but the clock: what must be equal bit for bit."""
+    assert record.result is not None
+    state = checkpoints.load(record.folder)
+    assert state is not None
+    inputs = record.inputs()
+    return {
+        "metrics": [m._replace(seconds=0.0) for m in record.metrics],
+        "result": {k: v for k, v in record.result.items() if "seconds" not in k},
+        "tensors": {
+            **{f"net/{k}": v for k, v in state["net"].items()},
+            **{f"momentum/{i}": v for i, v in enumerate(state["momentum"])},
+            **{f"averaged/{i}": v for i, v in enumerate(state["averaged"])},
+            **{f"parameters/{k}": v for k, v in record.parameters().items()},
+            **{f"quantiles/{k}": v for k, v in inputs.quantiles.items()},
+            **{f"magnitude/{k}": v for k, v in inputs.magnitude.items()},
+            "predictions": record.predictions(),
+            "labels": record.labels(),
+        },
+        "adaptive": state["adaptive"],
+    }
+
+
+def assert_equal(one: Record, other: Record) -> None:
+    a, b = contents(one), contents(other)
+    tensors_a, tensors_b = a.pop("tensors"), b.pop("tensors")
+    assert a == b
+    assert tensors_a.keys() == tensors_b.keys()
+    for name, tensor in tensors_a.items():
+        assert torch.equal(tensor, tensors_b[name]), name
+
+
+class Stop(Exception):
+    """Ends a training where a test wants it."""
+
+
+def stop_at(share: float):
+    def stop(progress: Progress) -> None:
+        if progress.share >= share:
+            raise Stop
+
+    return stop
+
+
+def test_a_run_learns_and_records_everything(tmp_path):
+    seen: list[Progress] = []
+    run = tiny(epochs=8, batch=32, freeze=2, validation=0.2, ema=0.95)
+    record = train(run, tmp_path, on_epoch=seen.append)
+    result, test = record.result, load("digits", "test")
+    assert result is not None
+    assert result["status"] == "finished"
+    assert result["test_error"] < 0.3
+    assert torch.equal(record.labels(), test.labels)
+    assert result["test_error"] == (record.predictions() != test.labels).double().mean().item()
+    assert 0 <= result["ema_test_error"] < 0.9
+    assert [m.epoch for m in record.metrics] == list(range(1, 9))
+    assert [m.phase for m in record.metrics] == ["frozen"] * 2 + ["thawed"] * 6
+    assert record.metrics[-1].train_loss < record.metrics[0].train_loss
+    assert all(m.val_error is not None and m.grad_norm > 0 for m in record.metrics)
+    for layer, values in record.parameters().items():
+        assert values.shape[:2] == (8, 4)
+        assert torch.equal(values[0], values[1]), layer  # frozen
+        assert not torch.equal(values[1], values[2]), layer
+    assert set(record.inputs().quantiles) == set(record.parameters())
+    assert [p.epoch for p in seen] == list(range(1, 9))
+    assert seen[-1].share == 1
+    assert seen[-1].metrics == record.metrics[-1]
+    assert records.finished(tmp_path, run) is not None
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path):
+    first = train(tiny("relu", epochs=1), tmp_path)
+    before = {p: p.stat().st_mtime_ns for p in first.folder.iterdir()}
+
+    def trained(_: Progress) -> None:
+        raise AssertionError("trained again")
+
+    assert train(tiny("relu", epochs=1), tmp_path, on_epoch=trained).folder == first.folder
+    assert {p: p.stat().st_mtime_ns for p in first.folder.iterdir()} == before
+
+
+def test_test_data_are_opened_once_at_the_end(tmp_path, monkeypatch):
+    opened: list[str] = []
+
+    def watched(name, part, root=None):
+        opened.append(part)
+        return load(name, part, root)
+
+    monkeypatch.setattr(session, "load", watched)
+    train(tiny("relu", validation=0.2), tmp_path, on_epoch=lambda _: opened.append("epoch"))
+    assert opened == ["train", "epoch", "epoch", "epoch", "test"]
+
+
+def test_equal_seeds_mean_equal_weights_and_batches_for_every_activation():
+    def start(activation: str) -> tuple[list, list]:
+        run = tiny(activation, augmentation="flips")
+        made = Session(run, None, CPU, Team(), capture=False)
+        weights = [p for _, b in made.net.blocks() for p in b.conv.parameters()]
+        batches = []
+        for epoch in range(2):
+            made.batches.begin(epoch)
+            batches += [made.batches.next() for _ in range(made.steps)]
+        return weights, [t for pair in batches for t in pair]
+
+    weights, batches = start("relu")
+    for name in ACTIVATIONS:
+        other_weights, other_batches = start(name)
+        assert all(map(torch.equal, other_weights, weights)), name
+        assert all(map(torch.equal, other_batches, batches)), name
+
+
+def test_an_epoch_visits_images_once_and_flips_half_of_them():
+    run = tiny("relu", augmentation="flips")
+    batches = Session(run, None, CPU, Team(), capture=False).batches
+    batches.begin(epoch=5)
+    visited = batches.order.flatten()
+    assert len(visited.unique()) == len(visited) == batches.steps * run.batch
+    x, y = batches.next()
+    images, flipped = batches.images[visited[:64]], batches.images[visited[:64]].flip(3)
+    straight = (x == images).flatten(1).all(1)
+    assert torch.equal(straight | (x == flipped).flatten(1).all(1), torch.ones(64).bool())
+    assert 10 < straight.sum() < 54
+    assert torch.equal(y, batches.labels[visited[:64]])
+
+
+def test_validation_images_take_no_part_in_training():
+    whole = load("digits", "train")
+    made = Session(tiny("relu", validation=0.2), None, CPU, Team(), capture=False)
+    assert made.validation is not None
+    images = torch.cat([made.batches.images, made.validation[0]])
+    assert len(images) == len(whole.images)
+    assert len(images.flatten(1).unique(dim=0)) == len(whole.images.flatten(1).unique(dim=0))
+    assert len(made.validation[0]) == pytest.approx(0.2 * len(images), abs=5)
+
+
+@pytest.mark.parametrize("share", [0.2, 1 / 3, 0.5, 0.95])  # 1/3 is where the freeze ends
+def test_a_stopped_run_goes_on_bit_for_bit(tmp_path, share, monkeypatch):
+    monkeypatch.setattr("torch_srelu.lab.train._SHOWN_EVERY", 0.0)
+    run = tiny(validation=0.2, ema=0.9, freeze=1)
+    whole = train(run, tmp_path / "whole")
+    stop = stop_at(share)
+    with pytest.raises(Stop):
+        train(run, tmp_path / "cut", on_epoch=stop, on_step=stop, checkpoint_seconds=0.0)
+    assert len(records.find(tmp_path / "cut")) == 1
+    went_on: list[Progress] = []
+    record = train(run, tmp_path / "cut", on_step=went_on.append)
+    assert went_on[0].share >= share - 0.1
+    assert len(records.find(tmp_path / "cut")) == 1
+    assert_equal(record, whole)
+
+
+def test_killed_at_ten_random_moments_the_record_is_the_same(tmp_path):
+    began = time.monotonic()
+    whole = train(KILLED_RUN, tmp_path / "whole", checkpoint_seconds=0.0)
+    seconds = time.monotonic() - began
+    kills = 0
+    for attempt in range(10):  # in each, until the run is finished
+        root = tmp_path / str(attempt)
+        command = [sys.executable, str(HERE / "killing.py"), str(root), str(10 - kills)]
+        done = subprocess.run(
+            [*command, str(seconds)], capture_output=True, text=True, check=True, timeout=120
+        )
+        kills += int(done.stdout)
+        (record,) = records.find(root)
+        assert_equal(record, whole)
+        assert [p.name for p in record.folder.glob(".*")] == []
+        if kills >= 10:
+            break
+    assert kills >= 10
+
+
+def test_a_damaged_checkpoint_costs_time_only(tmp_path):
+    run = tiny(freeze=1)
+    whole = train(run, tmp_path / "whole")
+    with pytest.raises(Stop):
+        train(run, tmp_path / "cut", on_epoch=stop_at(0.6), checkpoint_seconds=0.0)
+    (record,) = records.find(tmp_path / "cut")
+    path = record.folder / NAME
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.warns(CheckpointWarning, match=f"going on from {PREVIOUS}"):
+        record = train(run, tmp_path / "cut")
+    assert_equal(record, whole)
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path):
+    with pytest.raises(Stop):
+        train(tiny("relu"), tmp_path / "a", on_epoch=stop_at(0.3), checkpoint_seconds=0.0)
+    with pytest.raises(Stop):
+        train(tiny("prelu"), tmp_path / "b", on_epoch=stop_at(0.3), checkpoint_seconds=0.0)
+    (one,), (other,) = records.find(tmp_path / "a"), records.find(tmp_path / "b")
+    (one.folder / NAME).write_bytes((other.folder / NAME).read_bytes())
+    with pytest.raises(ValueError, match="belongs to another run"):
+        train(tiny("relu"), tmp_path / "a")
+
+
+def test_two_trainings_of_the_same_run_at_once_are_refused(tmp_path):
+    def again(_: Progress) -> None:
+        train(tiny("relu"), tmp_path)
+
+    with pytest.raises(RuntimeError, match="another process is training this run"):
+        train(tiny("relu"), tmp_path, on_epoch=again)
+
+
+@pytest.mark.parametrize(
+    ("losses", "epochs", "status"),
+    [
+        ([], 5, None),
+        ([2.3026], 5, None),
+        ([2.3026, 2.3026], 5, "dead"),
+        ([2.3026, 2.28], 5, None),
+        ([2.0, 1.0, math.nan], 5, "diverged"),
+        ([math.inf], 5, "diverged"),
+        ([2.0, 1.0, 2.3026], 5, None),
+        ([2.0, 1.0, 2.3026], 3, "diverged"),
+        ([2.0, 1.0, 0.5], 3, "finished"),
+        ([2.0], 1, "finished"),
+    ],
+)
+def test_the_rule_for_dead_and_diverged(losses, epochs, status):
+    rows = [Metrics(i, 0.1, loss, 0.5, 1.0, 1.0, None, "plain") for i, loss in enumerate(losses)]
+    assert judge(rows, epochs, math.log(10) - 0.01) == status
+
+
+def test_a_dead_start_is_recorded_and_not_tested(tmp_path):
+    record = train(tiny("relu", lr=0.0, epochs=5), tmp_path)
+    assert record.result is not None
+    assert (record.result["status"], record.result["epochs"]) == ("dead", 2)
+    assert record.result["test_error"] is None
+    assert not (record.folder / "predictions.gz").exists()
+
+
+def test_divergence_is_recorded(tmp_path):
+    record = train(tiny("prelu", lr=1e6, epochs=5), tmp_path)
+    assert record.result is not None
+    assert record.result["status"] == "diverged"
+    assert record.result["train_loss"] is None
+    assert record.result["test_error"] is None
+
+
+def test_fixed_parameters_stay_and_the_others_learn(tmp_path):
+    record = train(tiny(freeze=1, fixed=("t_r", "a_r")), tmp_path)
+    for layer, values in record.parameters().items():
+        t_r, a_r, t_l, a_l = values.unbind(1)
+        assert torch.equal(t_r[1], t_r[2]), layer
+        assert torch.equal(a_r, torch.ones_like(a_r)), layer
+        assert not torch.equal(t_l[1], t_l[2]), layer
+        assert not torch.equal(a_l[1], a_l[2]), layer
+
+
+def test_manual_srelu_is_never_frozen(tmp_path):
+    record = train(tiny("srelu-manual", epochs=2, options={"t_r": 2.0}), tmp_path)
+    assert {m.phase for m in record.metrics} == {"plain"}
+    assert all(not torch.equal(v[0], v[1]) for v in record.parameters().values())
+
+
+def test_bf16_trains_in_bf16(tmp_path):
+    kinds = set()
+    made = Session(tiny(precision="bf16"), None, CPU, Team(), capture=False)
+    for _, block in made.net.blocks():
+        block.act.register_forward_hook(lambda _m, _i, out: kinds.add(out.dtype))
+    metrics = made.train_epoch(lambda: None)
+    assert kinds == {torch.bfloat16}
+    assert math.isfinite(metrics.train_loss)
+    assert all(p.dtype == torch.float32 for p in made.net.parameters())
+
+
+def test_the_average_is_that_of_all_weights_seen():
+    made = Session(tiny("prelu", ema=0.75), None, CPU, Team(), capture=False)
+    expected = [p.detach().double() for p in made.net.parameters()]
+
+    def average() -> None:
+        for i, p in enumerate(made.net.parameters()):
+            expected[i] = 0.75 * expected[i] + 0.25 * p.detach().double()
+
+    made.train_epoch(average)
+    average()  # train_epoch does not call back after the last step
+    for found, value in zip(made.take_step.averaged, expected, strict=True):
+        torch.testing.assert_close(found.double(), value, rtol=1e-5, atol=1e-6)
+
+
+def test_a_step_is_sgd_as_published():
+    """The first two updates of a layer, against the formula in float64."""
+    made = Session(tiny("relu", weight_decay=0.1), None, CPU, Team(), capture=False)
+    conv = next(b for _, b in made.net.blocks()).conv
+    assert conv.bias is not None
+    state = [(conv.weight, 1.0, 0.1), (conv.bias, 2.0, 0.0)]  # with factor and decay
+    values = [p.detach().double() for p, _, _ in state]
+    momentum = [torch.zeros_like(v) for v in values]
+    made.take_step.begin_epoch(0)
+    for step in range(2):
+        made.take_step(step, rate=0.05)
+        for i, (p, factor, decay) in enumerate(state):
+            assert p.grad is not None
+            momentum[i] = 0.9 * momentum[i] + p.grad.double() + decay * values[i]
+            values[i] = values[i] - 0.05 * factor * momentum[i]
+            torch.testing.assert_close(p.detach().double(), values[i], rtol=1e-5, atol=1e-6)
+
+
+def test_a_batch_larger_than_the_data_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="more than the 1198 training images"):
+        train(tiny("relu", batch=2000), tmp_path)
+
+
+def test_processes_that_were_not_started_are_an_error(tmp_path):
+    with pytest.raises(ValueError, match="torchrun --nproc-per-node 2"):
+        train(tiny("relu", world=2), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_processes_train_the_network_of_one(tmp_path):
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    script = [str(HERE / "sharing.py"), str(tmp_path)]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    torchrun += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
+    for command in (torchrun + script, [sys.executable, *script]):
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    first, second, alone = (
+        torch.load(tmp_path / f"{name}.pt", weights_only=True) for name in ("2-0", "2-1", "1-0")
+    )
+    for name, value in first.items():
+        assert torch.equal(value, second[name]), name
+        torch.testing.assert_close(value, alone[name], rtol=1e-3, atol=1e-4)
+    by_world = {r.run.world: r for r in records.find(tmp_path / "records")}
+    assert set(by_world) == {1, 2}
+    shared = checkpoints.load(by_world[2].folder)
+    assert shared is not None
+    assert all(torch.equal(value, first[name]) for name, value in shared["net"].items())
+    for one, two in zip(by_world[1].metrics, by_world[2].metrics, strict=True):
+        assert two.train_loss == pytest.approx(one.train_loss, rel=1e-4)
+        assert two.grad_norm == pytest.approx(one.grad_norm, rel=1e-3)
