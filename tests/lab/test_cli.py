@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import hashlib
 import io
 import json
@@ -29,6 +30,7 @@ from torch_srelu.lab import records
 from torch_srelu.lab.cli import app
 from torch_srelu.lab.cli import board as boards
 from torch_srelu.lab.data.registry import DATASETS, Source
+from torch_srelu.lab.recipes import recipe
 
 SOURCE = Path(__file__).parents[2] / "src"
 COMMANDS = ("compare", "train", "report", "paper", "data", "bench")
@@ -141,6 +143,37 @@ def test_train_keeps_a_record_and_tensorboard_events(srelu, tmp_path: Path) -> N
     assert losses == [(m.epoch, pytest.approx(m.train_loss)) for m in record.metrics]
 
 
+def test_variants_and_their_baseline_are_named_as_typed(srelu, tmp_path: Path) -> None:
+    line = "compare srelu:quantile=0.8 srelu:quantile=0.9 --baseline srelu:quantile=0.9"
+    result = srelu(f"{line} --seeds 1 {QUICK}")
+    assert "Test error minus that of srelu:quantile=0.9" in result.output
+    quantiles = [r.run.quantile for r in records.find(tmp_path / "runs")]
+    assert sorted(quantiles) == [0.8, 0.9]
+
+
+def test_a_run_that_another_process_trains(srelu, tmp_path: Path) -> None:
+    run = recipe("digits", "relu", seed=1, epochs=2)
+    folder = records.create(tmp_path / "runs", run, {}).folder
+    handle = os.open(folder, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    result = srelu(f"train relu {QUICK}")
+    os.close(handle)
+    assert result.exit_code == 1
+    assert "another process is training this run" in result.stderr
+
+
+@pytest.mark.filterwarnings("always::torch_srelu.lab.checkpoints.CheckpointWarning")
+def test_a_damaged_checkpoint_is_said_in_a_sentence(srelu, tmp_path: Path) -> None:
+    run = recipe("digits", "relu", seed=1, epochs=2)
+    folder = records.create(tmp_path / "runs", run, {}).folder
+    (folder / "checkpoint.pt").write_bytes(b"cut short")
+    result = srelu(f"train relu {QUICK}")
+    assert result.exit_code == 0
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith("srelu: ")
+    assert "training begins anew" in result.stderr
+
+
 def test_srelu_settings_leave_other_rivals_alone(srelu, tmp_path: Path) -> None:
     srelu(f"compare relu srelu --seeds 1 {QUICK} --set quantile=0.8 --set freeze=1")
     runs = {r.run.activation: r.run for r in records.find(tmp_path / "runs")}
@@ -173,6 +206,9 @@ def test_interrupted_it_says_how_to_go_on(srelu, tmp_path: Path) -> None:
         ("compare --net nin-digit", "unknown net 'nin-digit': did you mean 'nin-digits'?"),
         ("compare relu --baseline srelu", "unknown baseline 'srelu'"),
         ("compare lrelu:slop=1", "did you mean 'slope'?"),
+        ("compare relu:quantile=0.8", "relu has no options, got quantile=0.8"),
+        ("compare lrelu:slope=0.1 lrelu:slope=0.10", "a rival is named twice"),
+        ("train srelu --set seed=3", "unknown field of a run 'seed'"),
         ("compare lrelu:slope", "expected NAME=VALUE, got 'slope'"),
         ("train srelu --set momentun=1", "did you mean 'momentum'?"),
         ("train srelu --set lr=fast", "lr must be of type float, got 'fast'"),
@@ -298,4 +334,4 @@ def test_board_shows_runs_by_rival_and_seed(tmp_path: Path) -> None:
     assert lines[2].split() == ["relu", "1.50", "dead"]
     assert lines[3].split() == ["srelu", "50%"]
     assert "2 of 3 runs, about" in lines[5]
-    assert lines[6].strip() == "srelu, seed 1: epoch 2 of 4, frozen, training loss 1.1000"
+    assert lines[6].strip() == "srelu, seed 1: 2 of 4 epochs, frozen, training loss 1.1000"

@@ -88,6 +88,31 @@ def test_protocols_are_kept_apart(tmp_path: Path) -> None:
     assert (other.protocol["epochs"], [r.name for r in other.rivals]) == (5, ["relu"])
 
 
+def test_titles_say_what_differs(tmp_path: Path) -> None:
+    runs = [
+        specimen(tmp_path, "relu", 0, [1]),
+        specimen(tmp_path, "relu", 0, [1], augmentation="flips"),
+        specimen(tmp_path, "relu", 0, [1], epochs=9),
+    ]
+    plain, flips, long = (c.title for c in compare(runs))
+    assert plain == "nin-digits on digits, 4 epochs, augmentation none"
+    assert flips == "nin-digits on digits, 4 epochs, augmentation flips"
+    assert long == "nin-digits on digits, 9 epochs"
+
+
+def test_baseline_counts_where_it_took_part(tmp_path: Path) -> None:
+    alone = specimen(tmp_path, "prelu", 0, [1], epochs=5)
+    first, second = compare([*both(tmp_path), alone], baseline="srelu")
+    assert (first.baseline.name, second.baseline.name) == ("srelu", "prelu")
+
+
+def test_places_are_those_of_the_records(tmp_path: Path) -> None:
+    elsewhere = {"hardware": "another machine", "versions": {"torch": "2.13", "numpy": "2"}}
+    there = specimen(tmp_path, "prelu", 0, [1], environment=elsewhere)
+    (c,) = compare([*both(tmp_path), there])
+    assert c.places == ["a machine, torch 2.11", "another machine, torch 2.13"]
+
+
 def test_variants_of_an_activation_are_told_apart(tmp_path: Path) -> None:
     runs = [
         specimen(tmp_path, "lrelu", 0, [1], options={"slope": 0.1}),
@@ -95,9 +120,10 @@ def test_variants_of_an_activation_are_told_apart(tmp_path: Path) -> None:
         specimen(tmp_path, "srelu", 0, [1]),
         specimen(tmp_path, "srelu", 0, [1], quantile=0.8),
     ]
-    (c,) = compare(runs, baseline="lrelu (slope=0.3)")
-    names = ["lrelu (slope=0.1)", "lrelu (slope=0.3)", "srelu (quantile=0.9)"]
-    assert [rival.name for rival in c.rivals] == [*names, "srelu (quantile=0.8)"]
+    (c,) = compare(runs, baseline="lrelu:slope=0.3")
+    expected = ["lrelu:slope=0.1", "lrelu:slope=0.3", "srelu:quantile=0.9", "srelu:quantile=0.8"]
+    assert [rival.name for rival in c.rivals] == expected
+    assert c.baseline is c.rivals[1]
 
 
 def test_a_finished_record_counts_before_an_unfinished_one(tmp_path: Path) -> None:

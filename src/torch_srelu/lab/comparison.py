@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from . import statistics
 from .choices import check_choice
 from .records import Record
+from .run import Run
 from .statistics import Interval, Paired, Pooled, Summary
 
 # What makes a rival. Everything else, but for the seed, is the protocol that all rivals share.
@@ -81,17 +82,29 @@ class Versus:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Rivals under one protocol, the baseline among them."""
+    """Rivals under one protocol, the baseline among them.
 
+    Attributes:
+        title: What was trained, in words.
+        protocol: The decisions that all rivals share.
+        rivals: In the order in which they were begun.
+        baseline: The one that the others are measured against.
+    """
+
+    title: str
     protocol: dict[str, Any]
     rivals: tuple[Rival, ...]
     baseline: Rival
 
-    @property
-    def title(self) -> str:
-        """What was trained, in words."""
-        p = self.protocol
-        return f"{p['net']} on {p['dataset']}, {p['epochs']} epochs"
+    @cached_property
+    def records(self) -> list[Record]:
+        """The records of all rivals."""
+        return [record for rival in self.rivals for record in rival.records]
+
+    @cached_property
+    def places(self) -> list[str]:
+        """Where the numbers come from: hardware and the versions that decide them."""
+        return sorted({_place(record.environment) for record in self.records})
 
     @cached_property
     def pooled(self) -> Pooled | None:
@@ -139,13 +152,39 @@ def compare(records: Iterable[Record], baseline: str | None = None) -> list[Comp
 
     Args:
         records: Any records; of several with the same `Run`, the last that has a result counts.
-        baseline: Name of the rival that the others are measured against; relu if it took part,
-            else the first rival, unless told.
+        baseline: Name of the rival that the others are measured against, wherever it took part;
+            elsewhere, and by default, it is relu, or the first rival if there is no relu.
     """
-    protocols: dict[str, list[Record]] = {}
-    for record in _newest(records):
-        protocols.setdefault(repr(_protocol(record)), []).append(record)
-    return [_comparison(group, baseline) for group in protocols.values()]
+    groups = _grouped(_newest(records), lambda record: _protocol(record.run))
+    comparisons = [_comparison(group, baseline) for group in groups]
+    if baseline is not None:
+        known = dict.fromkeys(rival.name for c in comparisons for rival in c.rivals)
+        check_choice("baseline", baseline, known)
+    titles = _titles([c.protocol for c in comparisons])
+    return [replace(c, title=title) for c, title in zip(comparisons, titles, strict=True)]
+
+
+def names(runs: Sequence[Run]) -> list[str]:
+    """Each run's rival: the activation, its options, and what else tells it from the others.
+
+    Example:
+        >>> from torch_srelu.lab.recipes import recipe
+        >>> names([recipe("digits", "relu", seed=1), recipe("digits", "srelu", seed=1)])
+        ['relu', 'srelu']
+        >>> names([recipe("digits", "srelu", seed=1, quantile=q) for q in (0.8, 0.9)])
+        ['srelu:quantile=0.8', 'srelu:quantile=0.9']
+    """
+    cells = [_traits(run) for run in runs]
+    spelled = []
+    for cell in cells:
+        like = [other for other in cells if other["activation"] == cell["activation"]]
+        details = dict(cell["options"])
+        for field in RIVAL_FIELDS[2:]:
+            if any(other[field] != cell[field] for other in like):
+                details[field] = cell[field]
+        pairs = ",".join(f"{name}={value}" for name, value in details.items())
+        spelled.append(f"{cell['activation']}:{pairs}" if pairs else cell["activation"])
+    return spelled
 
 
 def _newest(records: Iterable[Record]) -> list[Record]:
@@ -157,37 +196,51 @@ def _newest(records: Iterable[Record]) -> list[Record]:
     return list(chosen.values())
 
 
-def _protocol(record: Record) -> dict[str, Any]:
-    fields = record.run.to_dict()
-    return {name: v for name, v in fields.items() if name not in (*RIVAL_FIELDS, "seed")}
+def _grouped(records: list[Record], trait: Callable[[Record], Any]) -> list[list[Record]]:
+    """Records with equal traits together, in order of appearance."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(repr(trait(record)), []).append(record)
+    return list(groups.values())
 
 
 def _comparison(records: list[Record], baseline: str | None) -> Comparison:
-    cells: dict[str, list[Record]] = {}
-    for record in records:
-        cells.setdefault(repr(_traits(record)), []).append(record)
-    names = _names([_traits(group[0]) for group in cells.values()])
+    cells = _grouped(records, lambda record: _traits(record.run))
+    spelled = names([group[0].run for group in cells])
     rivals = tuple(
         Rival(name, tuple(sorted(group, key=lambda r: r.run.seed)))
-        for name, group in zip(names, cells.values(), strict=True)
+        for name, group in zip(spelled, cells, strict=True)
     )
-    if baseline is None:
-        baseline = "relu" if "relu" in names else names[0]
-    check_choice("baseline", baseline, names)
-    return Comparison(_protocol(records[0]), rivals, rivals[names.index(baseline)])
+    wanted = (name for name in (baseline, "relu", spelled[0]) if name in spelled)
+    base = rivals[spelled.index(next(wanted))]
+    return Comparison("", _protocol(records[0].run), rivals, base)
 
 
-def _traits(record: Record) -> dict[str, Any]:
-    return {name: value for name, value in record.run.to_dict().items() if name in RIVAL_FIELDS}
+def _protocol(run: Run) -> dict[str, Any]:
+    fields = run.to_dict()
+    return {name: v for name, v in fields.items() if name not in (*RIVAL_FIELDS, "seed")}
 
 
-def _names(cells: list[dict[str, Any]]) -> list[str]:
-    """The activation's name, and whatever tells apart cells that share it."""
-    flat = [{**cell, **cell["options"], "options": None} for cell in cells]
-    names = []
-    for cell in flat:
-        like = [other for other in flat if other["activation"] == cell["activation"]]
-        differing = [k for k in cell if any(other.get(k) != cell[k] for other in like)]
-        details = ", ".join(f"{k}={cell[k]}" for k in differing)
-        names.append(f"{cell['activation']} ({details})" if details else cell["activation"])
-    return names
+def _traits(run: Run) -> dict[str, Any]:
+    fields = run.to_dict()
+    return {name: fields[name] for name in RIVAL_FIELDS}
+
+
+def _titles(protocols: list[dict[str, Any]]) -> list[str]:
+    """Network, data and length, and whatever else tells a protocol from those like it."""
+
+    def title(p: dict[str, Any]) -> str:
+        return f"{p['net']} on {p['dataset']}, {p['epochs']} epochs"
+
+    titles = []
+    for p in protocols:
+        like = [other for other in protocols if title(other) == title(p)]
+        differing = [name for name in p if any(other[name] != p[name] for other in like)]
+        titles.append(", ".join([title(p), *(f"{name} {p[name]}" for name in differing)]))
+    return titles
+
+
+def _place(environment: Mapping[str, Any]) -> str:
+    versions = environment.get("versions", {})
+    parts = [f"{name} {versions[name]}" for name in ("torch", "torch_srelu") if name in versions]
+    return ", ".join([str(environment.get("hardware", "unknown hardware")), *parts])

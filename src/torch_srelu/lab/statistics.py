@@ -1,7 +1,7 @@
 """What a handful of numbers says: mean, spread, interval, paired test, correction, bootstrap.
 
 Knows nothing of runs or records: values in, numbers out. Where the data cannot support a number
-(an interval of one value, a p-value of two pairs) it is None, never a guess.
+(an interval of one value or of equal ones, a p-value of two pairs) it is None, never a guess.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from scipy import special
 CONFIDENCE = 0.95
 FEWEST_PAIRS = 3  # below this a paired test says nothing worth printing
 RESAMPLES = 10_000
+ROUNDING = 16 * float(np.finfo(np.float64).eps)  # deviations below this share are not a spread
 
 Interval = tuple[float, float]
 
@@ -58,7 +59,7 @@ class Paired:
 
 
 def summarise(values: Sequence[float] | np.ndarray) -> Summary:
-    """Mean, standard deviation and Student's 95 % interval.
+    """Mean, standard deviation and Student's 95 % interval, where there is a spread to judge by.
 
     Example:
         >>> summarise([8.0, 9.0, 10.0]).mean
@@ -67,17 +68,13 @@ def summarise(values: Sequence[float] | np.ndarray) -> Summary:
         True
     """
     v = _finite(values)
-    n, mean = len(v), float(v.mean())
-    if n < 2:
-        return Summary(n, mean, None, None)
-    std = float(v.std(ddof=1))
-    return Summary(n, mean, std, _around(mean, std / math.sqrt(n), n - 1))
+    return _summary(v, scale=float(np.abs(v).max()))
 
 
 def pool(cells: Sequence[Sequence[float]]) -> Pooled | None:
     """Pooled within-cell deviation: sqrt(sum of squares within cells / sum of (n_i - 1)).
 
-    None if no cell has two values.
+    None if no cell has two different values.
 
     Example:
         >>> pool([[1.0, 3.0], [10.0, 12.0, 14.0], [5.0]])
@@ -87,8 +84,9 @@ def pool(cells: Sequence[Sequence[float]]) -> Pooled | None:
     degrees = sum(len(v) - 1 for v in repeated)
     if not degrees:
         return None
-    squares = sum(float(((v - v.mean()) ** 2).sum()) for v in repeated)
-    return Pooled(math.sqrt(squares / degrees), degrees)
+    spread = [(len(v) - 1, summarise(v).std or 0.0) for v in repeated]
+    std = math.sqrt(sum(n * s**2 for n, s in spread) / degrees)
+    return Pooled(std, degrees) if std else None
 
 
 def paired(values: Sequence[float], baseline: Sequence[float]) -> Paired:
@@ -108,10 +106,8 @@ def paired(values: Sequence[float], baseline: Sequence[float]) -> Paired:
         raise ValueError(
             f"a paired test needs one value of each per seed, got {len(a)} and {len(b)}"
         )
-    s = summarise(a - b)
-    # Differences of decimal errors are equal up to rounding: 0.3 - 0.2 is not 0.2 - 0.1.
-    rounding = 16 * np.finfo(float).eps * max(np.abs(a).max(), np.abs(b).max())
-    if s.std is None or s.n < FEWEST_PAIRS or s.std <= rounding:
+    s = _summary(a - b, scale=float(max(np.abs(a).max(), np.abs(b).max())))
+    if not s.std or s.n < FEWEST_PAIRS:
         return Paired(s.n, s.mean, s.std, s.interval, None)
     t = s.mean / (s.std / math.sqrt(s.n))
     return Paired(s.n, s.mean, s.std, s.interval, 2 * float(special.stdtr(s.n - 1, -abs(t))))
@@ -169,6 +165,17 @@ def bootstrap(wrong: np.ndarray, baseline_wrong: np.ndarray, *, seed: int = 0) -
     tail = 50 * (1 - CONFIDENCE)
     low, high = np.percentile(rates, [tail, 100 - tail])
     return float(low), float(high)
+
+
+def _summary(v: np.ndarray, scale: float) -> Summary:
+    """`Summary` of values that were computed from numbers as large as ``scale``."""
+    n, mean = len(v), float(v.mean())
+    if n < 2:
+        return Summary(n, mean, None, None)
+    std = float(v.std(ddof=1))
+    if std <= ROUNDING * scale:  # 0.3 - 0.2 is not quite 0.2 - 0.1
+        return Summary(n, mean, 0.0, None)
+    return Summary(n, mean, std, _around(mean, std / math.sqrt(n), n - 1))
 
 
 def _around(mean: float, standard_error: float, degrees: int) -> Interval:

@@ -56,6 +56,7 @@ def errors(comparison: Comparison) -> Grid:
     fallen = [_fate(rival) for rival in comparison.rivals if set(rival.fates) != {FINISHED}]
     if fallen:
         note += f" Not in the means: {'; '.join(fallen)}."
+    note += f" Trained on {'; '.join(comparison.places)}."
     return Grid(comparison.title, headers, rows, note)
 
 
@@ -121,7 +122,9 @@ def text(comparison: Comparison) -> Group:
             collapse_padding=True,
         )
         for i, header in enumerate(grid.headers):
-            table.add_column(header, justify="right" if i else "left", no_wrap=i > 0, overflow="fold")
+            table.add_column(
+                header, justify="right" if i else "left", no_wrap=i > 0, overflow="fold"
+            )
         for row in grid.rows:
             table.add_row(*map(Text, row))
         parts += [table, Text()]
@@ -157,6 +160,7 @@ def to_json(comparisons: Sequence[Comparison]) -> str:
     plain = [
         {
             "protocol": comparison.protocol,
+            "places": comparison.places,
             "baseline": comparison.baseline.name,
             "rivals": numbers(comparison),
         }

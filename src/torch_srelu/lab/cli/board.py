@@ -99,7 +99,7 @@ class Board:
         if self.now is None:
             return ""
         run, metrics = self.now.run, self.now.metrics
-        words = f"{self.names[run.key()]}, seed {run.seed}: epoch {self.now.epoch} of {run.epochs}"
+        words = f"{self.names[run.key()]}, seed {run.seed}: {self.now.epoch} of {run.epochs} epochs"
         if self.now.phase == "frozen":
             words += ", frozen"
         if metrics is None:

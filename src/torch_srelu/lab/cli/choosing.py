@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -12,48 +12,63 @@ from ..choices import check_choice
 from ..recipes import recipe
 from ..run import Run
 
-SRELU_FIELDS = ("quantile", "scope", "lr_scale", "fixed")  # they mean nothing to other activations
+SRELU_FIELDS = ("freeze", "quantile", "scope", "lr_scale", "fixed")  # of `Run`, for SReLU alone
+OWN_OPTIONS = ("dataset", "activation", "options", "seed", "world")  # chosen by other means
 
 
 def chosen_runs(
-    activations: Iterable[str], seeds: Iterable[int], dataset: str, decisions: dict[str, Any]
-) -> list[tuple[str, Run]]:
-    """The runs of a comparison, named by rival: all rivals of a seed before the next seed.
+    activations: Sequence[str], seeds: Iterable[int], dataset: str, decisions: dict[str, Any]
+) -> list[Run]:
+    """The runs of a comparison: all rivals of a seed, in the order given, before the next seed.
 
     Args:
-        activations: As typed: ``srelu``, ``lrelu:slope=0.1``.
+        activations: As typed: ``srelu``, ``lrelu:slope=0.1``, ``srelu:quantile=0.8``.
         seeds: The seeds.
         dataset: Name of the data set.
         decisions: Fields of `Run` that differ from the data set's recipe.
     """
-    rivals = [(spec, *rival(spec)) for spec in dict.fromkeys(activations)]
-    return [
-        (spec, recipe(dataset, name, seed, options=options, **_meant_for(name, decisions)))
+    rivals = [rival(typed) for typed in activations]
+    runs = [
+        recipe(dataset, name, seed, **_meant_for(name, decisions) | own)
         for seed in seeds
-        for spec, name, options in rivals
+        for name, own in rivals
     ]
+    if len({run.key() for run in runs}) < len(runs):
+        raise ValueError(f"a rival is named twice in {' '.join(activations)}: name it once")
+    return runs
+
+
+def rival(typed: str) -> tuple[str, dict[str, Any]]:
+    """The activation that was typed, and what follows the colon as fields of `Run`.
+
+    Example:
+        >>> rival("lrelu:slope=0.1")
+        ('lrelu', {'options': {'slope': 0.1}})
+        >>> rival("srelu:quantile=0.8,a_l=0.1")
+        ('srelu', {'options': {'a_l': 0.1}, 'quantile': 0.8})
+    """
+    name, _, rest = typed.partition(":")
+    known = activation(name)
+    own: dict[str, Any] = {"options": {}}
+    for key, text in map(_pair, filter(None, rest.split(","))):
+        if key in SRELU_FIELDS and _is_srelu(name):
+            own[key] = _literal(text)
+        else:
+            own["options"][key] = _literal(text)
+    known.check(own["options"])
+    return name, own
+
+
+def _is_srelu(name: str) -> bool:
+    return name.startswith("srelu")
 
 
 def _meant_for(name: str, decisions: dict[str, Any]) -> dict[str, Any]:
     """Without what only SReLU has: it would make a ReLU run that was done a different run."""
-    idle = () if name.startswith("srelu") else SRELU_FIELDS
+    idle = () if _is_srelu(name) else SRELU_FIELDS
     if not activation(name).adapts:
         idle = (*idle, "freeze")
     return {field: value for field, value in decisions.items() if field not in idle}
-
-
-def rival(spec: str) -> tuple[str, dict[str, Any]]:
-    """The name and options of an activation as it is typed.
-
-    Example:
-        >>> rival("lrelu:slope=0.1")
-        ('lrelu', {'slope': 0.1})
-    """
-    name, _, rest = spec.partition(":")
-    known = activation(name)
-    options = {key: _literal(value) for key, value in map(_pair, filter(None, rest.split(",")))}
-    known.check(options)
-    return name, options
 
 
 def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
@@ -63,7 +78,7 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
         >>> parse_settings(["lr=0.05", "schedule=multistep", "milestones=[0.5, 0.75]"])
         {'lr': 0.05, 'schedule': 'multistep', 'milestones': [0.5, 0.75]}
     """
-    names = [field.name for field in fields(Run)]
+    names = [field.name for field in fields(Run) if field.name not in OWN_OPTIONS]
     settings = {}
     for name, value in map(_pair, pairs):
         check_choice("field of a run", name, names)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import warnings
 from collections.abc import Iterator
 
 import typer
 from rich.console import Console
 from rich.markup import escape
+
+from ..train import Busy
 
 FAILED, INTERRUPTED = 1, 130
 
@@ -21,13 +24,24 @@ errors = Console(highlight=False, stderr=True)
 def one_line_errors() -> Iterator[None]:
     """Turns what a user can mend - a name, a file, a full disk - into one line and exit code 1.
 
-    The laboratory raises ValueError and TypeError for wrong values, OSError for files; anything
-    else is a fault of the program and keeps its traceback.
+    The laboratory raises ValueError and TypeError for wrong values, OSError for files, Busy for a
+    run that is being trained elsewhere; anything else is a fault of the program and keeps its
+    traceback.
     """
     try:
         yield
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, TypeError, OSError, Busy) as error:
         fail(str(error))
+
+
+@contextlib.contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Shows warnings as the sentences they are, without file, line and source code."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: errors.print(
+            f"[yellow]srelu:[/] {escape(str(message))}", soft_wrap=True
+        )
+        yield
 
 
 def fail(message: str) -> None:
@@ -46,7 +60,7 @@ def duration(seconds: float) -> str:
 
     Example:
         >>> duration(8.2), duration(100), duration(4000)
-        ('8 s', '1 min 40 s', '1 h 07 min')
+        ('8 s', '1 min 40 s', '1 h 06 min')
     """
     minutes, rest = divmod(round(seconds), 60)
     if minutes >= 60:

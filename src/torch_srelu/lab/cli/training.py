@@ -22,18 +22,18 @@ from .choosing import chosen_runs, parse_settings
 from .data import DataFolder
 from .reporting import PAGE, RECORDS, write_page
 from .tensorboard import events
-from .terminal import INTERRUPTED, console, errors, examples, one_line_errors
+from .terminal import INTERRUPTED, console, errors, examples, one_line_errors, plain_warnings
 
 RIVALS = ["relu", "prelu", "apl", "srelu"]
 COMPARE_EXAMPLES = examples(
     "srelu compare",
     "srelu compare relu srelu --seeds 8 --epochs 60",
-    "srelu compare lrelu:slope=0.1 lrelu:slope=0.3 --dataset mnist --epochs 5",
+    "srelu compare relu lrelu:slope=0.1 srelu srelu:quantile=0.8 --dataset mnist --epochs 5",
     "srelu compare prelu srelu --baseline prelu --dataset cifar10 --set augmentation=flips",
 )
 TRAIN_EXAMPLES = examples(
     "srelu train srelu",
-    "srelu train srelu --dataset mnist --seed 3 --set quantile=0.8",
+    "srelu train srelu:quantile=0.8 --dataset mnist --seed 3 --set lr=0.05",
     "torchrun --nproc-per-node 2 -m torch_srelu train srelu --dataset mnist",
 )
 
@@ -63,7 +63,7 @@ def compare(
     activations: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="ACTIVATION...", help="Rivals, with options after a colon: lrelu:slope=0.1."
+            metavar="ACTIVATION...", help="Rivals, with their own choices after a colon."
         ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds: 1, 2, ...")] = 3,
@@ -90,13 +90,14 @@ def compare(
     was: give the same command.
     """
     with one_line_errors():
-        rivals = activations or RIVALS
+        typed = activations or RIVALS
         if baseline is not None:
-            check_choice("baseline", baseline, rivals)
+            check_choice("baseline", baseline, typed)
         decisions = _decisions(settings, net=net, epochs=epochs)
-        runs = chosen_runs(rivals, range(1, seeds + 1), dataset, decisions)
+        runs = chosen_runs(typed, range(1, seeds + 1), dataset, decisions)
         found = _train_all(runs, records_folder, data, device, tensorboard)
-        (result,) = comparison.compare(found, baseline)
+        base = baseline and comparison.names(runs)[typed.index(baseline)]
+        (result,) = comparison.compare(found, base)
         console.print()
         console.print(tables.text(result))
         write_page([result], report or records_folder / PAGE)
@@ -104,7 +105,7 @@ def compare(
 
 def train(
     activation: Annotated[
-        str, typer.Argument(help="With options after a colon: lrelu:slope=0.1.")
+        str, typer.Argument(help="With its own choices after a colon: lrelu:slope=0.1.")
     ] = "srelu",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the run.")] = 1,
     dataset: Dataset = "digits",
@@ -141,26 +142,25 @@ def _require(name: str, data: Path | None) -> None:
 
 
 def _train_all(
-    runs: Sequence[tuple[str, Run]],
+    runs: Sequence[Run],
     folder: Path,
     data: Path | None,
     device: str | None,
     tensorboard: bool,
 ) -> list[Record]:
     """Trains what is not finished yet, and shows it; Ctrl-C says how to go on."""
-    for name in {run.dataset for _, run in runs}:
-        _require(name, data)
-    board = Board(*zip(*runs, strict=True))
+    _require(runs[0].dataset, data)
+    board = Board(comparison.names(runs), runs)
     found = []
     try:
-        with shown(board, console) as view, events(tensorboard) as writer:
+        with plain_warnings(), shown(board, console) as view, events(tensorboard) as writer:
 
             def after_epoch(progress: Progress) -> None:
                 view.see(progress)
                 if writer:
                     writer.see(progress)
 
-            for _, run in runs:
+            for run in runs:
                 record = train_run(run, folder, data, after_epoch, view.see, device)
                 view.close(record)
                 found.append(record)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import math
 from typing import Any
 
@@ -17,16 +18,15 @@ PALETTE = ("#3f7cac", "#5b9e5f", "#9a6fb0", "#c79a2b", "#4aa3a2", "#8a7461", "#7
 
 
 def colours(comparison: Comparison) -> dict[str, str]:
-    """A colour for each rival by name: srelu always has its own, the others take turns."""
-    others = iter(range(len(comparison.rivals)))
-    return {
-        rival.name: HERO if rival.name == "srelu" else PALETTE[next(others) % len(PALETTE)]
-        for rival in comparison.rivals
-    }
+    """A colour for each rival by name: the first srelu has its own, the others take turns."""
+    rivals = {rival.name: rival.records[0].run.activation for rival in comparison.rivals}
+    hero = next((name for name, activation in rivals.items() if activation == "srelu"), None)
+    turns = itertools.cycle(PALETTE)
+    return {name: HERO if name == hero else next(turns) for name in rivals}
 
 
-def errors(comparison: Comparison) -> go.Figure:
-    """Every run's test error as a dot, each rival's mean and 95 % interval beside them."""
+def errors(comparison: Comparison) -> go.Figure | None:
+    """Every run's test error as a dot, each rival's mean and 95 % interval; None without any."""
     figure = go.Figure()
     palette = colours(comparison)
     for rival in reversed(comparison.rivals):
@@ -53,6 +53,8 @@ def errors(comparison: Comparison) -> go.Figure:
             marker_line_color=colour,
             hovertemplate=f"mean of {summary.n}: %{{x:.2f}} %<extra></extra>",
         )
+    if not figure.data:
+        return None
     return _titled(figure, x="test error, %", showlegend=False).update_xaxes(rangemode="tozero")
 
 

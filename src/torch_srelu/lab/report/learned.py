@@ -17,7 +17,7 @@ from ..nets import plan
 from ..records import Record
 from ..run import Run
 
-BUDGET_BYTES = 6_000_000  # of packed curves in a page; long runs show fewer of their epochs
+BUDGET_BYTES = 4_000_000  # of packed curves in a page; long runs show fewer of their epochs
 VIEW = (0.005, 0.995)  # the share of the inputs that the drawn range covers
 
 

@@ -91,7 +91,7 @@ function traces(layer, epoch, chosen) {
   return [
     { ...under, yaxis: "y2", fill: "tozeroy", line: { width: 0 }, mode: "lines",
       fillcolor: colour("soft") + "38", name: "inputs", ...quiet },
-    { ...lines, mode: "lines", line: { color: colour("soft"), width: 0.7 }, opacity: 0.4, ...quiet },
+    { ...lines, mode: "lines", line: { color: colour("soft"), width: 0.7 }, opacity: Math.max(0.12, Math.min(0.45, 12 / layer.channels)), ...quiet },
     { x, y, mode: "lines+markers", line: { color: colour("accent"), width: 2.6 },
       marker: { color: colour("accent"), size: sizes, line: { width: 0 } },
       hovertemplate: "h(%{x:.3g}) = %{y:.3g}<extra></extra>", showlegend: false },

@@ -32,16 +32,15 @@ def title(comparisons: Sequence[Comparison]) -> str:
 
 def subtitle(comparisons: Sequence[Comparison]) -> str:
     """Network, length, number of runs and machines."""
-    records = [r for c in comparisons for rival in c.rivals for r in rival.records]
-    hardware = sorted({str(r.environment.get("hardware")) for r in records})
-    trained = "; ".join(c.title for c in comparisons)
-    return f"{trained}. {len(records)} runs on {', '.join(hardware)}."
+    count = sum(len(c.records) for c in comparisons)
+    places = sorted({place for c in comparisons for place in c.places})
+    return f"{'; '.join(c.title for c in comparisons)}. {count} runs on {'; '.join(places)}."
 
 
 def named_runs(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, Record]]:
     """Every run that has seen an epoch, under the name that the explorer shows."""
     for c in comparisons:
-        where = f"{c.protocol['dataset']}: " if len(comparisons) > 1 else ""
+        where = f"{c.title}: " if len(comparisons) > 1 else ""
         for rival in c.rivals:
             for record in rival.records:
                 if record.metrics:
@@ -71,8 +70,9 @@ def comparison(c: Comparison, place: int, drawn: dict[str, go.Figure], *, alone:
         drawn[name] = figure
         return f'<figure class="card"><div class="plot {kind}" data-figure="{name}"></div></figure>'
 
-    section("Result", _text(tables.verdict(c)), plot("errors", figures.errors(c)))
-    parts += [_errors(c), _differences(c)]
+    section("Result", _text(tables.verdict(c)))
+    errors = figures.errors(c)
+    parts += [plot("errors", errors) if errors else "", _errors(c), _differences(c)]
     curves = [
         plot(column, figure)
         for column, label in CURVES
@@ -119,7 +119,7 @@ def provenance(comparisons: Sequence[Comparison]) -> str:
     for c in comparisons:
         decisions = [[name, str(value)] for name, value in c.protocol.items()]
         parts.append(_details(f"Protocol: {c.title}", _table(["decision", "value"], decisions)))
-    records = [r for c in comparisons for rival in c.rivals for r in rival.records]
+    records = [record for c in comparisons for record in c.records]
     rows = [_run_row(r) for r in records]
     columns = ["run", "status", "test error %", "seconds"]
     parts.append(_details(f"{len(rows)} runs", _table(columns, rows)))
