@@ -10,22 +10,30 @@ import torch
 
 from torch_srelu.lab.distributed import team, world_size
 from torch_srelu.lab.recipes import recipe
+from torch_srelu.lab.run import Run
 from torch_srelu.lab.session import Session
 from torch_srelu.lab.train import train
 
 CPU = torch.device("cpu")
 
 
+def trained(world: int) -> Session:
+    """A session of ``world`` processes at the end of its training."""
+    session = Session(run_of(world), None, CPU, team(world, CPU), capture=False)
+    for _ in range(session.run.epochs):
+        session.train_epoch(lambda: None)
+    return session
+
+
+def run_of(world: int) -> Run:
+    return recipe("digits", "srelu", 1, epochs=2, freeze=1, augmentation="flips", world=world)
+
+
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
-    world = world_size()
-    run = recipe("digits", "srelu", 1, epochs=2, freeze=1, augmentation="flips", world=world)
-    with team(world, CPU) as crew:
-        session = Session(run, None, CPU, crew, capture=False)
-        for _ in range(run.epochs):
-            session.train_epoch(lambda: None)
-        torch.save(session.net.state_dict(), folder / f"{world}-{crew.rank}.pt")
-    train(run, folder / "records")
+    session = trained(world_size())
+    torch.save(session.net.state_dict(), folder / f"{session.team.rank}.pt")
+    train(session.run, folder / "records")
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
+import atexit
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,9 +65,11 @@ class Team:
             gradient.copy_(part.view_as(gradient))
 
 
-@contextlib.contextmanager
-def team(world: int, device: torch.device) -> Iterator[Team]:
-    """Joins the processes of torchrun for a run of ``world`` processes; leaves them at the end."""
+def team(world: int, device: torch.device) -> Team:
+    """Joins the processes of torchrun for a run of ``world`` processes.
+
+    They stay together until the program ends, however many runs they train.
+    """
     started = world_size()
     if started != world:
         raise ValueError(
@@ -75,16 +77,11 @@ def team(world: int, device: torch.device) -> Iterator[Team]:
             f"`torchrun --nproc-per-node {world} -m torch_srelu ...`, or change the run's world"
         )
     if world == 1:
-        yield Team()
-        return
-    joined = not dist.is_initialized()
-    if joined:
+        return Team()
+    if not dist.is_initialized():
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    try:
-        yield Team(dist.get_rank(), world)
-    finally:
-        if joined:
-            dist.destroy_process_group()
+        atexit.register(dist.destroy_process_group)
+    return Team(dist.get_rank(), world)
 
 
 def default_device() -> torch.device:

@@ -87,7 +87,8 @@ def train(
     device = torch.device(device) if device is not None else default_device()
     if capture is None:
         capture = device.type == "cuda" and run.world == 1
-    with team(run.world, device) as crew, _algorithms(run, device):
+    crew = team(run.world, device)
+    with _algorithms(run, device):
         done = crew.tell(_finished_folder(records_root, run) if crew.leads else None)
         if done is not None:
             return records.load(done)
