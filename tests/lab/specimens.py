@@ -39,7 +39,7 @@ def specimen(
         | fields
     )
     record = records.create(root, run, environment)
-    records.write_history(record.folder, _history(run, layers))
+    records.write_history(record.folder, _history(run, layers, status))
     labels = torch.arange(IMAGES) % 10
     predictions = labels.clone()
     predictions[list(wrong)] += 1
@@ -53,7 +53,7 @@ def specimen(
     return records.load(record.folder)
 
 
-def _history(run: Run, layers: dict[str, int]) -> History:
+def _history(run: Run, layers: dict[str, int], status: str | None) -> History:
     stream = torch.Generator().manual_seed(run.seed)
     history = History()
     for epoch in range(1, run.epochs + 1):
@@ -65,6 +65,10 @@ def _history(run: Run, layers: dict[str, int]) -> History:
         }
         grid = torch.tensor(PROBABILITIES)
         loss = 2.0 / epoch + 0.1 * run.seed
+        if status == "diverged" and epoch == run.epochs:
+            loss = float("nan")
+            inputs = {name: x * loss for name, x in inputs.items()}
+            parameters = {name: p * loss for name, p in parameters.items()}
         history.add(
             Metrics(epoch, run.lr, loss, loss / 4, 1.0, 0.5, None, "plain"),
             parameters,

@@ -124,6 +124,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> list[records.Record]:
     renamed = root / FOLDER
     runs[-1].folder.rename(renamed)
     runs[-1] = records.load(renamed)
+    runs.append(specimen(root, "srelu", 7, status="diverged", layers={"conv1": 5}))
     return [*runs, specimen(root, "srelu", 1, [3], epochs=2)]
 
 

@@ -29,13 +29,14 @@ class Rival:
     records: tuple[Record, ...]  # by seed
 
     @cached_property
+    def finished(self) -> list[Record]:
+        """The records that count: neither dead nor diverged nor still without a result."""
+        return [r for r in self.records if r.result and r.result["status"] == FINISHED]
+
+    @cached_property
     def errors(self) -> dict[int, float]:
         """Test error in percent of the last epoch by seed, of the runs that finished."""
-        return {
-            r.run.seed: 100 * r.result["test_error"]
-            for r in self.records
-            if r.result and r.result["status"] == FINISHED
-        }
+        return {r.run.seed: 100 * r.result["test_error"] for r in self.finished if r.result}
 
     @cached_property
     def fates(self) -> Counter[str]:
@@ -50,9 +51,7 @@ class Rival:
     @cached_property
     def seconds(self) -> float | None:
         """Mean training time of a finished run."""
-        times = [
-            r.result["seconds"] for r in self.records if r.result and r.run.seed in self.errors
-        ]
+        times = [r.result["seconds"] for r in self.finished if r.result]
         return float(np.mean(times)) if times else None
 
     def wrong(self, seeds: Sequence[int]) -> np.ndarray | None:

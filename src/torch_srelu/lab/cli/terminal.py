@@ -15,8 +15,8 @@ from ..train import Busy
 
 FAILED, INTERRUPTED = 1, 130
 
-_follows = os.environ.get("RANK", "0") != "0"  # of several processes under torchrun, one speaks
-console = Console(highlight=False, quiet=_follows)
+LEADS = os.environ.get("RANK", "0") == "0"  # of several processes under torchrun, one speaks
+console = Console(highlight=False, quiet=not LEADS)
 errors = Console(highlight=False, stderr=True)
 
 

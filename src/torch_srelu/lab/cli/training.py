@@ -22,7 +22,7 @@ from .choosing import chosen_runs, parse_settings
 from .data import DataFolder
 from .reporting import PAGE, RECORDS, write_page
 from .tensorboard import events
-from .terminal import INTERRUPTED, console, errors, examples, one_line_errors, plain_warnings
+from .terminal import INTERRUPTED, LEADS, console, errors, examples, one_line_errors, plain_warnings
 
 RIVALS = ["relu", "prelu", "apl", "srelu"]
 COMPARE_EXAMPLES = examples(
@@ -96,6 +96,8 @@ def compare(
         decisions = _decisions(settings, net=net, epochs=epochs)
         runs = chosen_runs(typed, range(1, seeds + 1), dataset, decisions)
         found = _train_all(runs, records_folder, data, device, tensorboard)
+        if not LEADS:
+            return
         base = baseline and comparison.names(runs)[typed.index(baseline)]
         (result,) = comparison.compare(found, base)
         console.print()

@@ -106,8 +106,7 @@ def magnitude(comparison: Comparison) -> go.Figure | None:
     figure = go.Figure()
     palette = colours(comparison)
     for rival in comparison.rivals:
-        finished = (r for r in rival.records if r.run.seed in rival.errors)
-        runs = [received.magnitude for r in finished if (received := inputs(r))]
+        runs = [received.magnitude for r in rival.finished if (received := inputs(r))]
         if not runs:
             continue
         layers = in_order(rival.records[0].run, runs[0])
@@ -135,8 +134,7 @@ def _band(rival: Rival, column: str) -> tuple[list[int], list[float], list[float
     """
     runs = [
         {m.epoch: value for m in r.metrics if (value := getattr(m, column)) is not None}
-        for r in rival.records
-        if r.run.seed in rival.errors
+        for r in rival.finished
     ]
     epochs = sorted(set.intersection(*map(set, runs))) if runs else []
     values = [[run[epoch] for run in runs] for epoch in epochs]

@@ -38,7 +38,7 @@ class LayerTable:
 
 def layer_table(rival: Rival) -> list[LayerTable]:
     """The paper's Table 3 for a rival; empty if it has no SReLU units."""
-    runs = [r.parameters() for r in rival.records if r.run.seed in rival.errors]
+    runs = [r.parameters() for r in rival.finished]
     if not any(runs):
         return []
     table = []

@@ -38,13 +38,12 @@ def subtitle(comparisons: Sequence[Comparison]) -> str:
 
 
 def named_runs(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, Record]]:
-    """Every run that has seen an epoch, under the name that the explorer shows."""
+    """Every finished run, under the name that the explorer shows."""
     for c in comparisons:
         where = f"{c.title}: " if len(comparisons) > 1 else ""
         for rival in c.rivals:
-            for record in rival.records:
-                if record.metrics:
-                    yield f"{where}{rival.name}, seed {record.run.seed}", record
+            for record in rival.finished:
+                yield f"{where}{rival.name}, seed {record.run.seed}", record
 
 
 def comparison(c: Comparison, place: int, drawn: dict[str, go.Figure], *, alone: bool) -> str:
