@@ -45,6 +45,11 @@ def test_convergence_is_mean_and_range_over_seeds(comparison: Comparison) -> Non
     assert figures.convergence(comparison, "val_error", "validation error") is None
 
 
+def test_logarithmic_axes_have_round_ticks() -> None:
+    assert figures._log_ticks(0.3, 2.2) == [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50]
+    assert figures._log_ticks(0.0007, 2.3) == [0.0001, 0.001, 0.01, 0.1, 1, 10]
+
+
 def test_runs_without_result_are_not_in_the_curves(tmp_path: Path) -> None:
     runs = [specimen(tmp_path, "relu", 0, [1]), specimen(tmp_path, "relu", 9, status="dead")]
     (c,) = compare(runs)

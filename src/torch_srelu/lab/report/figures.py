@@ -97,7 +97,8 @@ def convergence(comparison: Comparison, column: str, label: str) -> go.Figure | 
         return None
     _titled(figure, x="epoch", y=label, hovermode="x unified")
     if lowest > 0:
-        figure.update_yaxes(type="log", dtick=1 if highest > 10 * lowest else "D2")
+        ticks = _log_ticks(lowest, highest)
+        figure.update_yaxes(type="log", tickvals=ticks, ticktext=[f"{t:g}" for t in ticks])
     return figure
 
 
@@ -140,6 +141,13 @@ def _band(rival: Rival, column: str) -> tuple[list[int], list[float], list[float
     values = [[run[epoch] for run in runs] for epoch in epochs]
     means = [summarise(v).mean for v in values]
     return epochs, [min(v) for v in values], means, [max(v) for v in values]
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """Round numbers around [low, high]: powers of ten, with 2 and 5 between if they are few."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if len(decades) <= 3 else (1,)
+    return [float(f"{step}e{decade}") for decade in decades for step in steps]
 
 
 def _faint(colour: str) -> str:

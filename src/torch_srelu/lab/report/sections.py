@@ -67,7 +67,9 @@ def comparison(c: Comparison, place: int, drawn: dict[str, go.Figure], *, alone:
     def plot(kind: str, figure: go.Figure) -> str:
         name = f"{kind}-{place}"
         drawn[name] = figure
-        return f'<figure class="card"><div class="plot {kind}" data-figure="{name}"></div></figure>'
+        size = f'style="--rivals: {len(c.rivals)}"'
+        return f"""<figure class="card" {size}>
+<div class="plot {kind}" data-figure="{name}"></div></figure>"""
 
     section("Result", _text(tables.verdict(c)))
     errors = figures.errors(c)
@@ -180,7 +182,8 @@ def _card(head: list[str], rows: list[list[str]], note: str) -> str:
 
 
 def _details(summary: str, content: str) -> str:
-    return f"<details><summary>{_text(summary)}</summary>{content}</details>"
+    return f"""<details><summary>{_text(summary)}</summary>
+<div class="card">{content}</div></details>"""
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:
