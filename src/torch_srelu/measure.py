@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -24,8 +24,8 @@ Look = Callable[[QuantileSearch, Tensor, int], None]
 class Measurement:
     """Feeds the inputs of several units to their searches, in as many passes as those need.
 
-    The network runs in eval mode, without gradients and without torch.compile, whose graphs call no
-    hooks. Each pass starts from the same random state, which is also left behind.
+    The network runs in eval mode and without torch.compile, whose graphs call no hooks. Each pass
+    starts from the same random state, which is also left behind.
 
     Args:
         model: The network, wrapped or not.
@@ -48,7 +48,7 @@ class Measurement:
         self._model, self._searches, self._loader = model, searches, loader
         self._forward, self._group = forward, group
         self._search_of = {unit: searches[name] for name in units for unit in units[name]}
-        self._device = next(model.parameters()).device
+        self._device = device_of(next(model.parameters()))
         self._look: Look | None = None
 
     def run(self) -> None:
@@ -57,8 +57,6 @@ class Measurement:
         with contextlib.ExitStack() as stack:
             stack.callback(random.restore)
             stack.enter_context(_evaluating(self._model))
-            stack.enter_context(torch.inference_mode(False))
-            stack.enter_context(torch.no_grad())
             stack.enter_context(_eager())
             for unit in self._search_of:
                 hook = unit.register_forward_pre_hook(self._observe, with_kwargs=True)
@@ -72,12 +70,12 @@ class Measurement:
 
     def _pass(self, number: int) -> None:
         shown = self._group is None or dist.get_rank(self._group) == 0
-        batches = _progress(self._batches(), f"adapt, pass {number}", self._loader, shown)
-        if number == 1:
-            batches = self._probe(batches)
-        with self._all_or_none():
-            for batch, new in batches:
-                self._run(batch, QuantileSearch.update if new else None)
+        source = _progress(self._batches(), f"adapt, pass {number}", self._loader, shown)
+        with contextlib.closing(source):
+            batches = self._probe(source) if number == 1 else source
+            with self._all_or_none():
+                for batch, new in batches:
+                    self._run(batch, QuantileSearch.update if new else None)
         for name, search in self._searches.items():
             with _named(name):
                 search.finish_pass()
@@ -179,6 +177,12 @@ def sharded_modules(model: nn.Module) -> list[Any]:
     return [m for m in model.modules() if isinstance(m, fsdp.FSDPModule)] if fsdp else []
 
 
+def device_of(parameter: Tensor) -> torch.device:
+    """Where a parameter is computed with; a sharded one may rest on the CPU meanwhile."""
+    mesh = getattr(parameter, "device_mesh", None)
+    return parameter.device if mesh is None else torch.device(mesh.device_type)
+
+
 def call(model: nn.Module, batch: Any) -> Any:
     """Gives a batch to the model: a dict as keyword arguments, else the first of a sequence."""
     if isinstance(batch, Mapping):
@@ -233,7 +237,7 @@ def _named(unit: str) -> Iterator[None]:
 
 def _progress(
     batches: Iterator[Any], title: str, loader: Iterable[Any], shown: bool
-) -> Iterator[Any]:
+) -> Generator[Any]:
     """Passes the batches on; shows on stderr how far it got, if that is a terminal."""
     stream = sys.stderr
     if not (shown and stream is not None and stream.isatty()):

@@ -55,13 +55,14 @@ def param_groups(
     """
     ours = set(srelu_parameters(model).values())
     given = [{**group, "params": _as_list(group["params"])} for group in groups]
-    placed = [p for group in given for p in group["params"]]
-    if len(set(placed)) != len(placed):
+    named = [p for group in given for p in group["params"]]
+    placed = set(named)
+    if len(placed) != len(named):
         raise ValueError(
-            f"groups name {len(placed) - len(set(placed))} parameters more than once: "
+            f"groups name {len(named) - len(placed)} parameters more than once: "
             "give each parameter to one group"
         )
-    rest = {"params": [p for p in model.parameters() if p not in set(placed)]}
+    rest = {"params": [p for p in model.parameters() if p not in placed]}
     plain, srelu = [], []
     for group in (*given, rest):
         options = {"lr": lr, "weight_decay": weight_decay, **group}
@@ -72,4 +73,8 @@ def param_groups(
 
 
 def _as_list(params: Tensor | Iterable[Tensor]) -> list[Tensor]:
-    return [params] if isinstance(params, Tensor) else list(params)
+    params = [params] if isinstance(params, Tensor) else list(params)
+    other = next((type(p).__name__ for p in params if not isinstance(p, Tensor)), None)
+    if other is not None:
+        raise TypeError(f'"params" of a group must be parameters, got a {other} among them')
+    return params

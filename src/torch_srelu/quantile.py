@@ -120,10 +120,11 @@ class QuantileSearch:
         outer, _, inner = x.shape
         if x.numel() == 0:
             return
-        size = min(_SAMPLE, outer * inner)
-        at = torch.arange(size, device=x.device) * (outer * inner) // size
+        total = outer * inner
+        # Steps of the golden section: equal steps would take the same columns of every image.
+        at = torch.arange(min(_SAMPLE, total), device=x.device) * (int(total * 0.618) | 1) % total
         sample = x[at // inner, :, at % inner].nan_to_num().sort(0).values  # (sample, C)
-        last = size - 1
+        last = len(sample) - 1
         for r, q in enumerate(self._quantiles):
             low = max(0, math.floor((float(q) - _MARGIN) * last))
             high = min(last, math.ceil((float(q) + _MARGIN) * last))
@@ -227,10 +228,12 @@ class QuantileSearch:
         lo, hi, under = self._lo[r], self._hi[r], self._below[r]
         if self.passes == 0:
             under = self._under[r]
-        total = under.unsqueeze(1) + counts.cumsum(1)  # values up to the end of each bin
+        # Values up to the end of each bin; in place, for this is the largest table there is.
+        total = torch.cumsum(counts, 1, out=counts).add_(under.unsqueeze(1))
         bins = (total < rank).sum(1).clamp(max=self._bins - 1)
         upto = total.gather(1, bins.unsqueeze(1)).squeeze(1)
-        held = counts.gather(1, bins.unsqueeze(1)).squeeze(1)
+        before = total.gather(1, (bins - 1).clamp(min=0).unsqueeze(1)).squeeze(1)
+        held = upto - torch.where(bins > 0, before, under)
         shift = self._shift(lo, hi)
         start = ((lo >> shift) + bins) << shift
         end = start | ((1 << shift) - 1)  # not start + size - 1, which may overflow
@@ -246,7 +249,7 @@ class QuantileSearch:
             known = lo == hi
         old = (lo, hi, self._below[r], self._inside[r])
         self._lo[r], self._hi[r], self._below[r], self._inside[r] = (
-            torch.where(known, before, after) for before, after in zip(old, new, strict=True)
+            torch.where(known, was, becomes) for was, becomes in zip(old, new, strict=True)
         )
 
     @staticmethod
@@ -305,8 +308,13 @@ class QuantileSearch:
 
     def _as_outer_channels_inner(self, x: Tensor, dim: int) -> Tensor:
         """``x`` in memory order as (outer, C, inner), in a dtype that has keys: a view if dense."""
+        channels = self._lo.shape[1]
+        if channels != 1 and not (-x.dim() <= dim < x.dim() and x.shape[dim] == channels):
+            raise ValueError(
+                f"expected {channels} channels in dim={dim}, got a batch of shape {tuple(x.shape)}"
+            )
         x = layout.densify(x.detach())
-        view = layout.view(x, self._lo.shape[1], dim)
+        view = layout.view(x, channels, dim)
         assert view is not None, "densify left gaps"
         strides = (view.channels * view.inner, view.inner, 1)
         return x.as_strided(view, strides, x.storage_offset()).to(compute_dtype(x))

@@ -19,6 +19,7 @@ from . import cpu
 
 KEYS = {torch.float32: torch.int32, torch.float64: torch.int64}
 _SHORT_RUN = 32  # shorter runs of a channel are scanned as columns
+_SHARE = 32768  # values: below this a thread costs more than it saves
 
 
 class Seen(NamedTuple):
@@ -127,7 +128,8 @@ def _scan_natively(
     per_channel = 1
     if inner < _SHORT_RUN:
         per_channel, inner = inner, 1
-    columns, threads, dtype = channels * per_channel, torch.get_num_threads(), KEYS[x.dtype]
+    columns, dtype = channels * per_channel, KEYS[x.dtype]
+    threads = max(1, min(torch.get_num_threads(), x.numel() // _SHARE))
     bounds = [b.to(dtype).repeat_interleave(per_channel) for b in (interval.lo, interval.hi)]
     limits = torch.iinfo(dtype)
     checksum = torch.zeros(threads, columns, dtype=dtype)

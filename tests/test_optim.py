@@ -1,0 +1,92 @@
+"""Parameter groups."""
+
+import pytest
+import torch
+from torch import nn
+
+from torch_srelu import SReLU, param_groups
+from torch_srelu.optim import srelu_parameters
+
+
+def net() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(4, 6), SReLU(6), nn.Linear(6, 6), SReLU(1), nn.Linear(6, 2))
+
+
+def test_srelu_apart_without_decay_and_everything_once():
+    model = net()
+    plain, srelu = param_groups(model, lr=0.1, weight_decay=1e-4, lr_scale=0.5)
+    assert (plain["lr"], plain["weight_decay"]) == (0.1, 1e-4)
+    assert (srelu["lr"], srelu["weight_decay"]) == (0.05, 0.0)
+    units = [model[1], model[3]]
+    assert set(srelu["params"]) == {p for unit in units for p in unit.parameters()}
+    together = [*plain["params"], *srelu["params"]]
+    assert len(together) == len(set(together))
+    assert set(together) == set(model.parameters())
+
+
+def test_own_groups_keep_their_options():
+    model = net()
+    own = [
+        {"params": model[:2].parameters(), "lr": 0.01, "momentum": 0.5},
+        {"params": model[4].bias, "weight_decay": 0.3},
+    ]
+    groups = param_groups(model, lr=0.1, weight_decay=1e-4, lr_scale=2.0, groups=own)
+    names = {p: name for name, p in model.named_parameters()}
+    found = {
+        frozenset(names[p] for p in g["params"]): (g["lr"], g["weight_decay"], g.get("momentum"))
+        for g in groups
+    }
+    assert found == {
+        frozenset({"0.weight", "0.bias"}): (0.01, 1e-4, 0.5),
+        frozenset({"4.bias"}): (0.1, 0.3, None),
+        frozenset({"2.weight", "2.bias", "4.weight"}): (0.1, 1e-4, None),
+        frozenset({"1.t_r", "1.a_r", "1.t_l", "1.a_l"}): (0.02, 0.0, 0.5),
+        frozenset({"3.t_r", "3.a_r", "3.t_l", "3.a_l"}): (0.2, 0.0, None),
+    }
+    assert sum(len(g["params"]) for g in groups) == len(list(model.parameters()))
+    torch.optim.SGD(groups, lr=1.0)
+
+
+def test_tied_parameters_are_in_one_group_once():
+    model, twin = net(), SReLU(6)
+    twin.register_parameter("t_r", srelu_parameters(model)["1.t_r"])
+    model.append(twin)
+    model.append(model[1])
+    model[4].weight = model[2].weight
+    groups = param_groups(model, lr=0.1)
+    together = [p for group in groups for p in group["params"]]
+    assert len(together) == len(set(together)) == len(list(model.parameters()))
+    assert list(srelu_parameters(model)).count("1.t_r") == 1
+    assert len(srelu_parameters(model)) == 4 + 4 + 3
+    torch.optim.SGD(groups)
+
+
+def test_a_model_without_srelu_has_one_group():
+    model = nn.Linear(2, 2)
+    (group,) = param_groups(model, lr=0.1, weight_decay=0.2)
+    assert group == {"params": list(model.parameters()), "lr": 0.1, "weight_decay": 0.2}
+
+
+def test_a_parameter_in_two_groups_is_refused():
+    model = net()
+    own = [{"params": model[0].parameters()}, {"params": [model[0].bias]}]
+    with pytest.raises(ValueError, match="1 parameters more than once"):
+        param_groups(model, lr=0.1, groups=own)
+
+
+def test_groups_hold_parameters():
+    model = net()
+    with pytest.raises(TypeError, match="must be parameters, got a tuple"):
+        param_groups(model, lr=0.1, groups=[{"params": model.named_parameters()}])
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW])
+def test_decay_moves_everything_but_srelu(optimizer):
+    model = net()
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    steps = optimizer(param_groups(model, lr=0.1, weight_decay=0.5))
+    for p in model.parameters():
+        p.grad = torch.zeros_like(p)
+    steps.step()
+    still = {name for name, p in model.named_parameters() if torch.equal(p, before[name])}
+    assert still == set(srelu_parameters(model))

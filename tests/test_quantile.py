@@ -1,0 +1,282 @@
+"""Exact order statistics, against sorting everything."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from torch_srelu.ops import scan as scan_module
+from torch_srelu.ops.scan import Counts, Interval, Kept, from_keys, scan, to_keys
+from torch_srelu.quantile import QuantileSearch
+from two_processes import run_in_two_processes
+
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+@pytest.fixture(params=["native", "torch"])
+def execution(request, monkeypatch):
+    if request.param == "torch":
+        monkeypatch.setattr(scan_module, "_native", lambda: None)
+    elif scan_module._native() is None:
+        pytest.skip("the native kernels were not compiled")
+
+
+def search(batches, channels, quantiles, dim=1, bins=2048, probe=None, group=None):
+    found = QuantileSearch(channels, quantiles, bins=bins, group=group)
+    if batches:
+        found.probe(batches[0] if probe is None else probe, dim)
+    found.start()
+    while not found.done:
+        for batch in batches:
+            found.update(batch, dim)
+        found.finish_pass()
+    return found
+
+
+def rows_of(batches, channels, dim=1):
+    """All values of each channel, (channels, n)."""
+    whole = channels == 1
+    rows = (b.reshape(1, -1) if whole else b.movedim(dim, 0).reshape(channels, -1) for b in batches)
+    return torch.cat(list(rows), 1)
+
+
+def by_sorting(batches, channels, quantiles, dim=1):
+    values = rows_of(batches, channels, dim).sort(1).values
+    return torch.stack([values[:, rank(q, values.shape[1]) - 1] for q in quantiles])
+
+
+def rank(q: float, n: int) -> int:
+    """ceil(q n) in whole numbers, for a q of at most four decimals."""
+    return -(-round(q * 10_000) * n // 10_000)
+
+
+LAYOUTS = {
+    "planes": ((5, 3, 6, 7), 1, 3, lambda x: x),
+    "long planes": ((2, 3, 1500), 1, 3, lambda x: x),
+    "channels last": (
+        (5, 3, 6, 7),
+        1,
+        3,
+        lambda x: x.contiguous(memory_format=torch.channels_last),
+    ),
+    "features": ((40, 6), 1, 6, lambda x: x),
+    "tokens": ((4, 9, 6), -1, 6, lambda x: x),
+    "short runs": ((30, 1100, 2), 1, 1100, lambda x: x),
+    "sliced": ((5, 3, 6, 14), 1, 3, lambda x: x[..., ::2]),
+    "expanded": ((5, 3, 1, 7), 1, 3, lambda x: x.expand(5, 3, 4, 7)),
+    "all as one": ((5, 3, 6, 7), 1, 1, lambda x: x),
+    "scalar": ((), 1, 1, lambda x: x),
+}
+
+
+@pytest.mark.usefixtures("execution")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_equals_sorting(name, dtype):
+    shape, dim, channels, arrange = LAYOUTS[name]
+    generator = torch.Generator().manual_seed(0)
+    # Batches of very different scale: the first is a poor guess of the rest.
+    scales = (1.0, 30.0, 0.01, 5.0)
+    batches = [arrange((torch.randn(shape, generator=generator) * s).to(dtype)) for s in scales]
+    quantiles = [0.5, 0.9, 0.0001, 1.0]
+    found = search(batches, channels, quantiles, dim, bins=64)
+    expected = by_sorting(batches, channels, quantiles, dim)
+    assert torch.equal(found.values.to(dtype), expected)
+    assert found.count == sum(b.numel() for b in batches) // channels
+    everything = rows_of(batches, channels, dim)
+    assert torch.equal(found.below, (everything < expected.unsqueeze(2)).sum(2))
+    assert torch.equal(found.largest.to(dtype), everything.amax(1))
+
+
+@pytest.mark.usefixtures("execution")
+def test_any_finite_numbers_in_any_batches():
+    @settings(max_examples=60, deadline=None)
+    @given(st.data())
+    def check(data):
+        width = data.draw(st.sampled_from([32, 64]))
+        numbers = st.floats(width=width, allow_nan=False, allow_infinity=False)
+        ties = st.sampled_from([0.0, -0.0, 1.0])
+        sizes = data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=4))
+        dtype = torch.float32 if width == 32 else torch.float64
+        batches = [
+            torch.tensor(
+                data.draw(st.lists(numbers | ties, min_size=2 * n, max_size=2 * n)), dtype=dtype
+            ).reshape(n, 2)
+            for n in sizes
+        ]
+        quantiles = [data.draw(st.integers(1, 10_000)) / 10_000]
+        probe = data.draw(st.sampled_from(batches))
+        found = search(
+            batches, 2, quantiles, bins=data.draw(st.sampled_from([8, 2048])), probe=probe
+        )
+        assert torch.equal(found.values, by_sorting(batches, 2, quantiles))
+
+    check()
+
+
+def test_rank_is_taken_from_the_quantile_as_written():
+    for q, n, expected in (
+        (0.9, 10, 9),
+        (0.7, 10, 7),
+        (0.1, 30, 3),
+        (0.29, 100, 29),
+        (0.91, 10, 10),
+    ):
+        found = search([torch.arange(1.0, n + 1).reshape(n, 1)], 1, [q])
+        assert found.values.item() == expected
+
+
+def test_zero_has_no_sign():
+    batch = torch.tensor([[-0.0], [0.0], [-0.0], [-1.0], [1.0]])
+    found = search([batch], 1, [0.4, 0.8])
+    assert found.values.tolist() == [[0.0], [0.0]]
+    assert found.below.tolist() == [[1], [1]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_keys_are_in_the_order_of_the_numbers(dtype):
+    info = torch.finfo(dtype)
+    ordered = [-math.inf, info.min, -1.0, -info.tiny, -info.smallest_normal / 2, 0.0]
+    x = torch.tensor([*ordered, *(-v for v in reversed(ordered[:-1]))], dtype=dtype)
+    keys = to_keys(x)
+    assert bool((keys.diff() > 0).logical_or(x.diff() == 0).all())
+    assert torch.equal(from_keys(keys.long(), dtype), x)
+    assert int(to_keys(-torch.zeros((), dtype=dtype))) == 0
+    nan = torch.tensor([math.nan, -math.nan], dtype=dtype)
+    assert bool((to_keys(nan).abs() > keys[-1]).all())
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 900), (50, 4, 1), (7, 4, 5)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_native_and_torch_see_the_same(shape, dtype, monkeypatch):
+    if scan_module._native() is None:
+        pytest.skip("the native kernels were not compiled")
+    x = torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(1))
+    lo, hi = (to_keys(torch.full((4,), v, dtype=dtype)).long() for v in (0.5, 1.5))
+    shift = torch.full((4,), to_keys(x).element_size() * 8 - 15, dtype=torch.int64)
+    interval = Interval(lo, hi, shift)
+    bins = int(((hi >> shift) - (lo >> shift)).max()) + 1
+    seen = []
+    for native in (True, False):
+        if not native:
+            monkeypatch.setattr(scan_module, "_native", lambda: None)
+        counts, kept = Counts(4, bins, x.device), Kept(x.numel(), x.device)
+        results = [scan(x, interval, into) for into in (counts, kept)]
+        number = int(kept.number)
+        pairs = torch.stack((kept.channels[:number], kept.keys[:number]), 1).tolist()
+        seen.append((results[0], counts.counts, number, sorted(pairs)))
+        assert int(counts.counts.sum()) == number
+    for native, plain in zip(seen[0][0], seen[1][0], strict=True):
+        assert torch.equal(native, plain)
+    assert torch.equal(seen[0][1], seen[1][1])
+    assert seen[0][2:] == seen[1][2:]
+
+
+@pytest.mark.usefixtures("execution")
+def test_writes_down_no_more_than_it_has_room_for():
+    x = torch.arange(100.0).reshape(100, 1, 1)
+    whole = Interval(*(torch.tensor([k]) for k in (-(2**31) + 1, 2**31 - 1, 21)))
+    kept = Kept(10, x.device)
+    scan(x, whole, kept)
+    assert int(kept.number) == 100
+    assert kept.channels.tolist() == [0] * 10
+
+
+def test_few_passes_and_bounded_memory():
+    generator = torch.Generator().manual_seed(0)
+    batches = [torch.randn(64, 20, 30, 30, generator=generator) for _ in range(4)]
+    found = search(batches, 20, [0.9])
+    assert found.passes == 2
+    again = QuantileSearch(20, [0.9])
+    again.probe(batches[0])
+    again.start()
+    for _ in range(2):
+        held = sum(into.counts.nbytes for into in again._into if isinstance(into, Counts))
+        held += sum(
+            into.keys.nbytes + into.channels.nbytes
+            for into in again._into
+            if isinstance(into, Kept)
+        )
+        assert held <= 8 * 2048 * 20
+        for batch in batches:
+            again.update(batch)
+        again.finish_pass()
+
+
+def test_a_stream_without_probe_is_searched_everywhere():
+    batch = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
+    found = QuantileSearch(3, [0.9])
+    found.start()
+    while not found.done:
+        found.update(batch)
+        found.finish_pass()
+    assert torch.equal(found.values.float(), by_sorting([batch], 3, [0.9]))
+
+
+def test_errors():
+    for q in (0.0, -0.1, 1.1, math.nan):
+        with pytest.raises(ValueError, match=r"in \(0, 1\]"):
+            QuantileSearch(1, [q])
+    for wrong in (torch.ones(4, 3), torch.ones(2)):
+        with pytest.raises(ValueError, match="expected 2 channels in dim=1"):
+            QuantileSearch(2, [0.9]).probe(wrong)
+    empty = QuantileSearch(2, [0.9])
+    empty.start()
+    with pytest.raises(ValueError, match="no values"):
+        empty.finish_pass()
+    with pytest.raises(RuntimeError, match="not known yet"):
+        _ = QuantileSearch(2, [0.9]).values
+
+
+@pytest.mark.parametrize("bad", [math.nan, -math.nan, math.inf, -math.inf])
+def test_not_a_finite_number(bad):
+    batch = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
+    batch[7, 2] = bad
+    for probe in (batch, torch.zeros(1, 3)):
+        with pytest.raises(ValueError, match="NaN or infinity in 1 channels, the first is 2"):
+            search([batch], 3, [0.9], probe=probe)
+
+
+def test_a_stream_that_changes_is_caught():
+    generator = torch.Generator().manual_seed(0)
+    first, other = (torch.randn(500, 2, generator=generator) for _ in range(2))
+    for again, message in (
+        (other, "other values.* in 2 of 2"),
+        (first[1:], "saw 499 values, the first 500"),
+    ):
+        found = QuantileSearch(2, [0.9], bins=8)
+        found.probe(first)
+        found.start()
+        found.update(first)
+        found.finish_pass()
+        assert not found.done
+        found.update(again)
+        with pytest.raises(RuntimeError, match=message):
+            found.finish_pass()
+
+
+def test_a_stream_that_turns_wide_is_refused():
+    found = QuantileSearch(1, [0.9])
+    found.probe(torch.ones(3))
+    found.start()
+    with pytest.raises(TypeError, match="float64"):
+        found.update(torch.ones(3, dtype=torch.float64))
+
+
+def test_two_processes(tmp_path):
+    run_in_two_processes(_split_over_processes, tmp_path)
+
+
+def _split_over_processes(rank_of_process, group):
+    for dtype in (torch.float32, torch.float64):
+        generator = torch.Generator().manual_seed(0)
+        batches = [torch.randn(9, 4, 11, generator=generator).to(dtype) * 3**i for i in range(5)]
+        expected = by_sorting(batches, 4, [0.9, 0.25])
+        shares = ([batches[:2], batches[2:]], [batches, []], [[], batches])
+        for share in shares:
+            for bins in (16, 2048):
+                found = search(share[rank_of_process], 4, [0.9, 0.25], bins=bins, group=group)
+                assert torch.equal(found.values, expected)
+                assert found.count == 5 * 9 * 11

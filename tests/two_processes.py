@@ -1,0 +1,40 @@
+"""Runs a test in two real processes that talk to each other through gloo."""
+
+import os
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import distributed as dist
+from torch import multiprocessing as mp
+
+
+def run_in_two_processes(test: Callable[..., None], folder: Path) -> None:
+    """Calls ``test(rank, group)`` in two processes; fails with what they report, if they fail."""
+    context = mp.get_context("spawn")  # a forked child would inherit locked thread pools
+    processes = [context.Process(target=_run, args=(test, rank, folder)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(timeout=120)
+    alive = [process for process in processes if process.is_alive()]
+    for process in alive:
+        process.kill()
+    reports = [path.read_text() for path in sorted(folder.glob("failed-*"))]
+    assert not reports, "\n".join(reports)
+    assert not alive, f"{len(alive)} of 2 processes were still waiting after 120 seconds"
+    assert [process.exitcode for process in processes] == [0, 0]
+
+
+def _run(test: Callable[..., None], rank: int, folder: Path) -> None:
+    torch.set_num_threads(1)
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
+    try:
+        test(rank, dist.group.WORLD)
+        dist.barrier()
+    except BaseException:
+        (folder / f"failed-{rank}").write_text(f"process {rank}:\n{traceback.format_exc()}")
+        os._exit(1)  # without waiting for the other
+    dist.destroy_process_group()
