@@ -14,9 +14,10 @@ def main() -> None:
 
         app(prog_name="srelu")
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] == __package__:
+        package = (error.name or "").partition(".")[0]
+        if package == __package__:
             raise
-        sys.exit(f"srelu needs the package {error.name}, which is not installed: {INSTALL}")
+        sys.exit(f"srelu needs the package {package}, which is not installed: {INSTALL}")
 
 
 if __name__ == "__main__":

@@ -73,6 +73,30 @@ def test_without_the_laboratory_it_says_what_to_install() -> None:
     ]
 
 
+def test_without_plotly_there_is_everything_but_the_page(tmp_path: Path) -> None:
+    specimen(tmp_path / "runs", "relu", 1, [3])
+    code = (
+        "import sys; sys.modules['plotly'] = None; sys.argv = ['srelu', 'report'];"
+        "from torch_srelu.__main__ import main; main()"
+    )
+    child = process("-c", code, cwd=tmp_path)
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == 1
+    assert "nin-digits on digits" in out
+    assert err.splitlines() == [
+        "srelu needs the package plotly, which is not installed: pip install 'torch-srelu[lab]'"
+    ]
+
+
+def test_slow_packages_are_imported_when_they_are_needed() -> None:
+    code = (
+        "import sys, torch_srelu.lab.cli, torch_srelu.lab.train;"
+        "print({'plotly', 'matplotlib', 'tensorboard', 'sklearn'} & sys.modules.keys())"
+    )
+    out, _ = process("-c", code).communicate(timeout=60)
+    assert out == "set()\n"
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
