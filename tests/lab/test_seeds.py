@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from torch_srelu.lab.nets import build
 from torch_srelu.lab.seeds import STREAMS, Dropout, DropoutStream, derive, generator
 
 CPU = torch.device("cpu")
@@ -54,5 +55,5 @@ def test_torch_s_own_random_state_is_left_alone():
     stream = DropoutStream(0, CPU)
     stream.seek(0)
     stream.keep(torch.ones(10), 0.5)
-    generator(0, "weights")
+    build("nin-digits", "apl", seed=0)
     assert torch.equal(torch.random.get_rng_state(), before)

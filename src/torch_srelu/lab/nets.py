@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .activations import Site, activation
@@ -120,7 +119,11 @@ class Block(nn.Module):
     def __init__(self, layer: Conv, inputs: int, act: nn.Module, weights: torch.Generator) -> None:
         super().__init__()
         self.layer = layer
-        self.conv = nn.Conv2d(inputs, layer.channels, layer.kernel, padding=layer.kernel // 2)
+        shape = (inputs, layer.channels, layer.kernel)
+        # Without the default initialisation, which would draw from torch's own random stream.
+        conv = nn.utils.skip_init(nn.Conv2d, *shape, padding=layer.kernel // 2)
+        assert isinstance(conv, nn.Conv2d)
+        self.conv = conv
         self.act = act
         with torch.no_grad():
             self.conv.weight.normal_(0, layer.std, generator=weights)
@@ -131,38 +134,8 @@ class Block(nn.Module):
         return self.act(self.conv(x))
 
 
-class Pooling(nn.Module):
-    """Pooling of 3 x 3 windows with stride 2; those that reach over the border are cut there."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__()
-        self.kind = kind
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.kind == "average":
-            return F.avg_pool2d(x, 3, stride=2, ceil_mode=True)
-        if x.is_cuda and torch.are_deterministic_algorithms_enabled():
-            return max_of_shifts(x)
-        return F.max_pool2d(x, 3, stride=2, ceil_mode=True)
-
-    def extra_repr(self) -> str:
-        return self.kind
-
-
-def max_of_shifts(x: Tensor) -> Tensor:
-    """The same maximum, from nine shifted views: torch has no deterministic backward on CUDA.
-
-    Among equal maxima it divides the gradient, where the library's kernel picks one.
-    """
-    height, width = ((s - 2) // 2 + 1 for s in x.shape[2:])
-    pad_h, pad_w = 2 * height + 1 - x.shape[2], 2 * width + 1 - x.shape[3]
-    padded = F.pad(x, (0, pad_w, 0, pad_h), value=float("-inf"))
-    views = [
-        padded[:, :, i : i + 2 * height : 2, j : j + 2 * width : 2]
-        for i in range(3)
-        for j in range(3)
-    ]
-    return torch.stack(views).amax(0)
+# Caffe pools like this: windows that reach over the border are cut there.
+POOLS = {"max": nn.MaxPool2d, "average": nn.AvgPool2d}
 
 
 class NIN(nn.Sequential):
@@ -222,7 +195,7 @@ def build(
     channels, size = spec.channels, spec.size
     for layer in spec.layers:
         if isinstance(layer, Pool):
-            modules[layer.name] = Pooling(layer.kind)
+            modules[layer.name] = POOLS[layer.kind](3, stride=2, ceil_mode=True)
             modules[layer.name + "_dropout"] = Dropout(layer.dropout, dropout)
             size = (size - 2) // 2 + 1
         else:
