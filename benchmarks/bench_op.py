@@ -53,7 +53,7 @@ def main() -> None:
     cases = LARGE_GPU + SMALL_GPU if device == "cuda" else CPU
     if args.quick:
         cases = cases[:2]
-    rounds = args.rounds or (5 if args.quick else 50 if device == "cuda" else 15)
+    rounds = args.rounds or (5 if args.quick else 30 if device == "cuda" else 15)
     hardware = describe(device)
     print(f"{hardware}; {versions()}; median of {rounds} rounds; ratios to relu\n")
     print(f"SReLU: {backends()[device]}\n")

@@ -25,8 +25,8 @@ DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 # Every execution that can run on this machine.
 EXECUTIONS = ["reference", *(f"cpu-{isa}" for isa in cpu.isas()), "triton"]
 
-# Units in the last place that the order of a sum may cost, relative to the sum of magnitudes.
-SUM_ULPS = 4
+# Units in the last place, of the arithmetic, that rounding the terms of a sum may cost.
+ULPS = 4
 # Triton's interpreter truncates float32 to bfloat16 where the GPU rounds.
 TRUNCATION_ULPS = {torch.bfloat16: 1} if INTERPRETED else {}
 
@@ -106,43 +106,43 @@ def assert_three_way(problem: Problem, execution: str) -> None:
         y, grads = problem.to(device_of(execution)).run()
     exact_y, exact_grads = problem.plain(torch.float64)
     plain_y, plain_grads = problem.plain(problem.x.dtype)
-    magnitudes = reference.srelu_backward(
-        problem.grad.double().abs(),
-        problem.x.double(),
-        *(p.double() for p in problem.params),
-        problem.dim,
-    )
     assert y.dtype == problem.x.dtype
     assert y.shape == problem.x.shape
     assert y.stride() == torch.empty_like(problem.x).stride()
-    _assert_within(y, exact_y, plain_y, _ulps(exact_y, problem.x.dtype), "output")
-    names = ("x", "t_r", "a_r", "t_l", "a_l")
-    for name, got, exact, plain, like, magnitude in zip(
-        names,
-        grads,
-        exact_grads,
-        plain_grads,
-        (problem.x, *problem.params),
-        magnitudes,
-        strict=True,
+    added_y, *added = magnitudes(problem)
+    slack = rounding(problem.x, exact_y, problem.x.dtype, added_y)
+    _assert_within(y, exact_y, plain_y, slack, "output")
+    like = (problem.x, *problem.params)
+    for name, got, exact, plain, leaf, size in zip(
+        ("x", "t_r", "a_r", "t_l", "a_l"), grads, exact_grads, plain_grads, like, added, strict=True
     ):
-        assert got.dtype == like.dtype, name
-        assert got.shape == like.shape, name
-        slack = _ulps(exact, like.dtype)
-        if name != "x":
-            slack = (
-                slack
-                + SUM_ULPS * torch.finfo(reference.compute_dtype(problem.x)).eps * magnitude.abs()
-            )
-            # plain torch in low precision keeps its parameters low too; ours were not rounded
-            plain = plain.to(like.dtype)
-        _assert_within(got, exact, plain, slack, f"gradient of {name}")
+        assert got.dtype == leaf.dtype, name
+        assert got.shape == leaf.shape, name
+        slack = rounding(problem.x, exact, leaf.dtype, size)
+        # plain torch in low precision rounds its parameters too, ours may be finer
+        _assert_within(got, exact, plain.to(leaf.dtype), slack, f"gradient of {name}")
 
 
-def _ulps(exact: Tensor, dtype: torch.dtype) -> Tensor:
-    """The distance that a correctly rounded result may have, and what truncation adds."""
-    info = torch.finfo(dtype)
-    return exact.abs() * info.eps * (1 + TRUNCATION_ULPS.get(dtype, 0)) + info.tiny
+def magnitudes(problem: Problem) -> list[Tensor]:
+    """The sum of the magnitudes of all terms that were added: for the output and each gradient."""
+    x, grad, *params = (t.double() for t in (problem.x, problem.grad, *problem.params))
+    shape = [1] * x.dim()
+    if params[0].shape[0] > 1:
+        shape[problem.dim] = -1
+    at = reference.regions(x, *(p.reshape(shape) for p in params))
+    output = (at.slope * x).abs() + at.intercept.abs()
+    # within a channel every term of a sum has one sign, but for that of the gradient from above
+    return [
+        output,
+        *(g.abs() for g in reference.srelu_backward(grad.abs(), x, *params, problem.dim)),
+    ]
+
+
+def rounding(x: Tensor, exact: Tensor, dtype: torch.dtype, magnitude: Tensor) -> Tensor:
+    """What correct rounding of the result, and of the terms on the way to it, may cost."""
+    info, arithmetic = torch.finfo(dtype), torch.finfo(reference.compute_dtype(x))
+    result = exact.abs() * info.eps * (1 + TRUNCATION_ULPS.get(dtype, 0)) + info.tiny
+    return result + ULPS * arithmetic.eps * magnitude
 
 
 def _assert_within(got: Tensor, exact: Tensor, plain: Tensor, slack: Tensor, what: str) -> None:

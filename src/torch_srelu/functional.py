@@ -9,7 +9,7 @@ from torch.overrides import handle_torch_function, has_torch_function
 
 from .ops import reference, registration
 
-DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+DTYPES = frozenset({torch.float64, torch.float32, torch.bfloat16, torch.float16})
 
 
 def srelu(
@@ -53,12 +53,14 @@ def srelu(
     if has_torch_function(tensors):
         return handle_torch_function(srelu, tensors, *tensors, dim=dim, frozen=frozen)
     check(x, t_r, a_r, t_l, a_l, dim)
-    if torch.compiler.is_exporting() or is_tracing() or registration.transformed():
+    if registration.exporting() or is_tracing() or registration.transformed():
         if frozen:
             t_r, a_r, t_l, a_l = (p.detach() for p in tensors[1:])
         return reference.srelu(x, t_r, a_r, t_l, a_l, dim)
     if torch.compiler.is_compiling() or _intercepted(x, t_r):
         return registration.srelu(*tensors, dim, frozen)
+    if not torch.is_grad_enabled():
+        return registration.compute(x, t_r, a_r, t_l, a_l, dim)
     return registration.Fused.apply(*tensors, dim, frozen)  # type: ignore[return-value]
 
 
@@ -79,35 +81,35 @@ def check(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: in
         raise TypeError(
             f"x must be float64, float32, bfloat16 or float16, got {x.dtype}; convert it first"
         )
+    device = x.device
     for name, p in (("t_r", t_r), ("a_r", a_r), ("t_l", t_l), ("a_l", a_l)):
         if not isinstance(p, Tensor):
             raise TypeError(f"{name} must be a 1-D tensor, got {type(p).__name__}")
         if p.dtype not in DTYPES:
             raise TypeError(f"{name} must be a floating-point tensor, got {p.dtype}")
         if p.dim() != 1:
-            raise ValueError(
-                f"{name} must be 1-D, one value per channel, got shape {tuple(p.shape)}"
-            )
+            raise ValueError(f"{name} must be 1-D, one value per channel, got {tuple(p.shape)}")
+        if p.device != device:
+            raise ValueError(f"{name} is on {p.device} but x is on {device}: move one of them")
         if p.shape != t_r.shape:
             raise ValueError(
                 f"{name} has {p.shape[0]} values but t_r has {t_r.shape[0]}: "
                 "all four parameters must be equally long"
             )
-        if p.device != x.device:
-            raise ValueError(f"{name} is on {p.device} but x is on {x.device}: move one of them")
     if not isinstance(dim, int):
         raise TypeError(f"dim must be an int, got {type(dim).__name__}")
-    if t_r.shape[0] == 1:
+    channels, rank = t_r.shape[0], x.dim()
+    if channels == 1:
         return  # one value for all channels: any rank, any dim
-    if not -x.dim() <= dim < x.dim():
+    if rank == 0:
+        raise ValueError(f"x is a scalar, so it has no dim={dim} for {channels} channels")
+    if not -rank <= dim < rank:
         raise ValueError(
             f"dim={dim} does not exist in x of shape {tuple(x.shape)}; "
-            f"with {t_r.shape[0]} channels, expected {-x.dim()} <= dim < {x.dim()}"
-            if x.dim()
-            else f"x is a scalar, so it has no dim={dim} for {t_r.shape[0]} channels"
+            f"with {channels} channels, expected {-rank} <= dim < {rank}"
         )
-    if x.shape[dim] != t_r.shape[0]:
+    if x.shape[dim] != channels:
         raise ValueError(
             f"x has {x.shape[dim]} channels in dim={dim} (shape {tuple(x.shape)}) "
-            f"but the parameters are for {t_r.shape[0]}"
+            f"but the parameters are for {channels}"
         )

@@ -2,15 +2,15 @@
 
 Times are medians over rounds in which every provider takes its turn, so that a slow moment of the
 machine hits all alike; read the ratios, which come from one run. The floor is what the bytes alone
-cost: a copy of the same tensor, timed in the same rounds (forward: one read, one write; backward:
-two reads, one write).
+cost: a negation of the same tensor, timed in the same rounds, which reads and writes it once
+(forward: one read, one write; backward: two reads, one write).
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from .. import SReLU
 from ..ops import reference
 
 FLOOR = "byte floor"
-PASSES = {"forward": 1.0, "forward+backward": 2.5}  # copies of the tensor that its bytes amount to
+PASSES = {"forward": 1.0, "forward+backward": 2.5}  # times that its bytes amount to
 
 
 class Case(NamedTuple):
@@ -50,7 +50,7 @@ class Job:
     function: Callable[[Tensor], Tensor]
     x: Tensor
     grad: Tensor
-    params: list[Tensor]
+    params: Sequence[Tensor]
 
     def forward(self) -> None:
         self.function(self.x)
@@ -72,12 +72,15 @@ class Timing(NamedTuple):
     rounds: int
 
 
+Provider = tuple[Callable[[Tensor], Tensor], Sequence[Tensor]]
+
+
 def _prelu(channels: int, case: Case, device: str):
     weight = torch.full((channels,), 0.25, dtype=case.dtype, device=device, requires_grad=True)
     return partial(F.prelu, weight=weight), [weight]
 
 
-def _srelu(channels: int, device: str, form: str):
+def _srelu(channels: int, device: str, form: str) -> Provider:
     unit = SReLU(channels, t_r=0.5, a_r=0.7, t_l=-0.5, a_l=0.1, device=device)
     params = list(unit.parameters())
     if form == "fused":
@@ -89,9 +92,7 @@ def _srelu(channels: int, device: str, form: str):
     return torch.compile(plain, dynamic=False) if form == "compiled" else plain, params
 
 
-PROVIDERS: dict[
-    str, Callable[[int, Case, str], tuple[Callable[[Tensor], Tensor], list[Tensor]]]
-] = {
+PROVIDERS: dict[str, Callable[[int, Case, str], Provider]] = {
     "relu": lambda c, case, device: (F.relu, []),
     "leaky_relu": lambda c, case, device: (partial(F.leaky_relu, negative_slope=0.2), []),
     "prelu": _prelu,
@@ -106,6 +107,7 @@ def measure(
     case: Case, providers: Iterable[str] = tuple(PROVIDERS), rounds: int = 20, device: str = "cpu"
 ) -> Iterator[Timing]:
     """Times every provider on ``case``; yields rows as they are ready, the floor among them."""
+    torch.compiler.reset()  # torch stops compiling a function that has seen too many shapes
     x, grad = case.tensor(device).requires_grad_(), case.tensor(device)
     jobs = []
     for name in providers:
@@ -117,8 +119,8 @@ def measure(
         if device == "cuda":
             clocks = {"gpu": _graph_timer(), "wall": _wall_cuda}
         for clock, timer in clocks.items():
-            copy = partial(torch.empty_like(x).detach().copy_, x.detach())
-            seconds = _rounds({FLOOR: copy, **calls}, timer, rounds)
+            negate = partial(torch.neg, x.detach(), out=torch.empty_like(x).detach())
+            seconds = _rounds({FLOOR: negate, **calls}, timer, rounds)
             for name, times in seconds.items():
                 scale = PASSES[which] if name == FLOOR else 1.0
                 p20, median, p80 = (scale * q for q in _percentiles(times))
@@ -155,7 +157,7 @@ def _wall(call: Callable) -> Callable[[], float]:
     return timed
 
 
-def _wall_cuda(call: Callable, calls: int = 20) -> Callable[[], float]:
+def _wall_cuda(call: Callable, calls: int = 10) -> Callable[[], float]:
     """The mean over a short burst of calls: what a training loop pays for each."""
     for _ in range(3):
         call()

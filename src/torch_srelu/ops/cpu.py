@@ -14,9 +14,9 @@ from .layout import View
 from .reference import compute_dtype
 
 ISAS = ("portable", "avx2", "avx512")
-DTYPES = (torch.float32, torch.float64, torch.bfloat16)  # in the order of the C tables
+DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}  # places in the C tables
 
-_isa: str | None = None  # None: the best that this machine has
+_isa: int | None = None  # a place in ISAS; None: the best that this machine has
 
 
 @functools.cache
@@ -46,6 +46,7 @@ def why_not() -> str | None:
     return str(library) if isinstance(library, OSError) else None
 
 
+@functools.cache
 def isas() -> tuple[str, ...]:
     """The instruction sets that this machine can run, the best last."""
     library = _library()
@@ -57,12 +58,12 @@ def set_isa(name: str | None) -> None:
     global _isa
     if name is not None and name not in isas():
         raise ValueError(f"isa must be one of {', '.join(isas())} on this machine, got {name!r}")
-    _isa = name
+    _isa = None if name is None else ISAS.index(name)
 
 
 def isa() -> str:
     """The instruction set in use."""
-    return _isa or isas()[-1]
+    return isas()[-1 if _isa is None else _isa]
 
 
 def forward(x: Tensor, params: Sequence[Tensor], view: View) -> Tensor:
@@ -85,7 +86,7 @@ def backward(
     """Gradients for the dense ``x`` (``grad`` has its layout) and for the four parameters."""
     native = _in_dtype(params, compute_dtype(x))
     grad_x = torch.empty_like(x) if need_input else None
-    grads = [torch.empty_like(p) for p in native] if need_params else None
+    grads = [torch.empty_like(p, requires_grad=False) for p in native] if need_params else None
     _call(
         "srelu_backward",
         x,
@@ -102,14 +103,20 @@ def backward(
 def _call(function: str, x: Tensor, *arguments) -> None:
     library = _library()
     assert not isinstance(library, OSError), library
-    head = (ISAS.index(isa()), DTYPES.index(x.dtype), torch.get_num_threads())
+    chosen = len(isas()) - 1 if _isa is None else _isa
+    head = (chosen, DTYPES[x.dtype], torch.get_num_threads())
     if getattr(library, function)(*head, *arguments) != 0:
         raise MemoryError("SReLU on the CPU: no memory left for its table of parameters")
 
 
-def _in_dtype(params: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
+def _in_dtype(params: Sequence[Tensor], dtype: torch.dtype) -> Sequence[Tensor]:
+    if all(p.dtype == dtype and p.is_contiguous() for p in params):
+        return params
     return [p.detach().to(dtype).contiguous() for p in params]
 
 
 def _addresses(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:
-    return (ctypes.c_void_p * len(tensors))(*(t.data_ptr() for t in tensors))
+    return _FourPointers(*[t.data_ptr() for t in tensors])
+
+
+_FourPointers = ctypes.c_void_p * 4

@@ -26,6 +26,14 @@ def transformed() -> bool:
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
+def exporting() -> bool:
+    """Whether torch.export is at work, which should find plain operators and no custom one.
+
+    Not torch.compiler.is_exporting(): torch 2.11 answers True to that in every torch.compile.
+    """
+    return torch.compiler._is_exporting_flag
+
+
 # ---- the work, on real tensors ----
 
 
@@ -104,6 +112,8 @@ def _backward(ctx, grad: Tensor, function) -> tuple[Tensor | None, ...]:
         grad_x = function(grad, x, *(p.detach() for p in params), ctx.dim, True, False)[0]
         return (grad_x, *grads, None, None)
     grads = function(grad, x, *params, ctx.dim, need_input, any(need_params))
+    if need_input and all(need_params):
+        return (*grads, None, None)
     needed = zip(grads, (need_input, *need_params), strict=True)
     return (*(g if need else None for g, need in needed), None, None)
 

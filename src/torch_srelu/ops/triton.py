@@ -1,249 +1,180 @@
-"""The CUDA execution: Triton kernels, forward and a fused backward.
+"""The CUDA execution, host side: how tensors are cut up, and launches that cost little host time.
 
-Tensors come as (outer, C, inner) in memory order (`layout.View`). Two shapes of kernel:
-
-* runs: a channel's values lie together (NCHW with feature maps of some size), so its parameters are
-  four scalars of the program;
-* columns: the channel changes with every few elements (channels_last, (N, C), tiny feature maps).
-  Memory is (outer, C * inner); parameters are loaded once for a block of columns and used for many
-  rows.
-
-The backward writes the input gradient and, in the same pass, sums four numbers for every channel:
-g and g (x - t) over the right and over the left tail. Each program keeps its sums in registers and
-writes one partial result; a second, small kernel adds these in a fixed order. No atomics: the same
-input gives the same bits.
-
-Slow where: runs whose length is no multiple of 16 cannot be read in wide vectors.
+The kernels are in `triton_kernels`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 
+from . import triton_kernels as kernels
 from .layout import View
+from .reference import compute_dtype
 
-FORWARD_TILE, FORWARD_WARPS = 2048, 4  # elements of one program, and the warps that share them
-BACKWARD_TILE, BACKWARD_WARPS = 2048, 4  # likewise, for one step of a program's loop
-BACKWARD_PROGRAMS = 132 * 16  # at most so many in all: each leaves partial sums behind
-COLUMN_WIDTH = 128  # a block of columns: wide enough to coalesce, narrow enough to waste little
-SHORT_RUN = 256  # shorter runs, and those that cannot be read in wide vectors, are columns
-
-
-@triton.jit
-def _slope(right, left, a_r, a_l):
-    return tl.where(left, tl.where(right, a_l + (a_r - 1), a_l), tl.where(right, a_r, 1.0))
+SHORT_RUN = 32  # shorter runs, and those that cannot be read in wide vectors, are columns
+SMALL = 2**22  # elements: below this, host time and the second kernel matter most
+MULTIPROCESSORS = 132  # of the GPU that the rules below were measured on
 
 
-@triton.jit
-def _value(x, t_r, a_r, t_l, a_l):
-    right, left = x >= t_r, x <= t_l
-    i_r, i_l = t_r * (1 - a_r), t_l * (1 - a_l)
-    slope = _slope(right, left, a_r, a_l)
-    intercept = tl.where(left, tl.where(right, i_r + i_l, i_l), tl.where(right, i_r, 0.0))
-    return tl.where(slope == 0, intercept, slope * x + intercept)  # flat at infinity too
+class Shape(NamedTuple):
+    """How a kernel cuts its work: a fixed rule, no search at run time."""
+
+    tile: int  # elements of one step of a program
+    warps: int
+    vector: int  # neighbouring columns that one thread reads together, at most
+    programs: int  # at most so many programs; each goes through its share step by step
 
 
-@triton.jit
-def _sums(g, x, t_r, t_l, right0, right1, left0, left1):
-    right, left = x >= t_r, x <= t_l
-    right0 += tl.where(right, g, 0.0)
-    right1 += tl.where(right, g * (x - t_r), 0.0)
-    left0 += tl.where(left, g, 0.0)
-    left1 += tl.where(left, g * (x - t_l), 0.0)
-    return right0, right1, left0, left1
+def forward_shape(view: View, dtype: torch.dtype) -> Shape:
+    """The cut of the forward pass, as measured on one H200."""
+    if not is_runs(view):
+        return Shape(4096, 4, vector=8 // dtype.itemsize, programs=64 * MULTIPROCESSORS)
+    tile, warps = (2048, 4) if math.prod(view) < SMALL else (4096, 8)
+    return Shape(tile, warps, vector=1, programs=1 << 30)
 
 
-@triton.jit
-def _forward_runs(
-    x_ptr, y_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, channels, inner, segments,
-    COMPUTE: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    pid = tl.program_id(0)
-    run, segment = pid // segments, pid % segments
-    c = run % channels
-    t_r, a_r = tl.load(t_r_ptr + c).to(COMPUTE), tl.load(a_r_ptr + c).to(COMPUTE)
-    t_l, a_l = tl.load(t_l_ptr + c).to(COMPUTE), tl.load(a_l_ptr + c).to(COMPUTE)
-    start = run.to(tl.int64) * inner
-    k = segment.to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    mask = k < inner
-    x = tl.load(x_ptr + start + k, mask=mask)
-    y = _value(x.to(COMPUTE), t_r, a_r, t_l, a_l)
-    tl.store(y_ptr + start + k, y.to(x.dtype), mask=mask)
+def backward_shape(view: View, dtype: torch.dtype) -> Shape:
+    """The cut of the backward pass, as measured on one H200."""
+    if not is_runs(view):
+        tile, warps = (2048, 4) if dtype.itemsize < 4 else (1024, 8)
+        return Shape(tile, warps, vector=2, programs=4 * MULTIPROCESSORS)
+    if math.prod(view) >= SMALL:
+        return Shape(1024, 4, vector=1, programs=32 * MULTIPROCESSORS)
+    alone = view.channels >= MULTIPROCESSORS // 2 and math.prod(view) < SMALL // 2
+    return Shape(2048, 4, vector=1, programs=view.channels if alone else 8 * MULTIPROCESSORS)
 
 
-@triton.jit
-def _forward_columns(
-    x_ptr, y_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, rows, columns, inner, column_blocks,
-    COMPUTE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-):  # fmt: skip
-    pid = tl.program_id(0)
-    k = (pid % column_blocks) * COLUMNS + tl.arange(0, COLUMNS)
-    r = (pid // column_blocks).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    in_row = k < columns
-    c = k // inner
-    t_r = tl.load(t_r_ptr + c, mask=in_row, other=0).to(COMPUTE)[None, :]
-    a_r = tl.load(a_r_ptr + c, mask=in_row, other=0).to(COMPUTE)[None, :]
-    t_l = tl.load(t_l_ptr + c, mask=in_row, other=0).to(COMPUTE)[None, :]
-    a_l = tl.load(a_l_ptr + c, mask=in_row, other=0).to(COMPUTE)[None, :]
-    at = r[:, None] * columns + k[None, :]
-    mask = (r < rows)[:, None] & in_row[None, :]
-    x = tl.load(x_ptr + at, mask=mask)
-    y = _value(x.to(COMPUTE), t_r, a_r, t_l, a_l)
-    tl.store(y_ptr + at, y.to(x.dtype), mask=mask)
+def is_runs(view: View) -> bool:
+    """Whether a channel's values lie together, in pieces that a program can read well."""
+    _, channels, inner = view
+    return channels == 1 or (inner >= SHORT_RUN and inner % 16 == 0) or channels * inner >= 2**30
 
 
-@triton.jit
-def _backward_runs(
-    g_ptr, x_ptr, gx_ptr, partial_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr,
-    outer, channels, inner, segments, splits,
-    INPUT: tl.constexpr, PARAMS: tl.constexpr, COMPUTE: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    pid = tl.program_id(0)
-    c, split = pid % channels, pid // channels
-    t_r, a_r = tl.load(t_r_ptr + c).to(COMPUTE), tl.load(a_r_ptr + c).to(COMPUTE)
-    t_l, a_l = tl.load(t_l_ptr + c).to(COMPUTE), tl.load(a_l_ptr + c).to(COMPUTE)
-    zeros = tl.zeros((BLOCK,), dtype=COMPUTE)
-    right0, right1, left0, left1 = zeros, zeros, zeros, zeros
-    for item in range(split, outer * segments, splits):
-        run = (item // segments).to(tl.int64) * channels + c
-        k = (item % segments).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-        at = run * inner + k
-        mask = k < inner
-        # g = 0 outside, so that nothing is added there, whatever x holds
-        g_raw = tl.load(g_ptr + at, mask=mask, other=0)
-        x_raw = tl.load(x_ptr + at, mask=mask, other=0)
-        g, x = g_raw.to(COMPUTE), x_raw.to(COMPUTE)
-        if INPUT:
-            gx = g * _slope(x >= t_r, x <= t_l, a_r, a_l)
-            tl.store(gx_ptr + at, gx.to(x_raw.dtype), mask=mask)
-        if PARAMS:
-            right0, right1, left0, left1 = _sums(g, x, t_r, t_l, right0, right1, left0, left1)
-    if PARAMS:
-        plane = splits * channels  # partial: (4, splits, channels)
-        out = partial_ptr + split * channels + c
-        tl.store(out, tl.sum(right0, 0))
-        tl.store(out + plane, tl.sum(right1, 0))
-        tl.store(out + 2 * plane, tl.sum(left0, 0))
-        tl.store(out + 3 * plane, tl.sum(left1, 0))
+class Cut(NamedTuple):
+    """How the kernels divide a tensor among their programs."""
+
+    groups: int  # channels, or blocks of columns: programs of one group share their parameters
+    splits: int  # programs of one group
+    sizes: tuple[int, ...]
+    meta: dict[str, int]  # in the order of the kernels' signatures
 
 
-@triton.jit
-def _backward_columns(
-    g_ptr, x_ptr, gx_ptr, partial_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr,
-    rows, columns, inner, column_blocks, splits,
-    INPUT: tl.constexpr, PARAMS: tl.constexpr, COMPUTE: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-):  # fmt: skip
-    pid = tl.program_id(0)
-    block, split = pid % column_blocks, pid // column_blocks
-    k = block * COLUMNS + tl.arange(0, COLUMNS)
-    in_row = k < columns
-    c = k // inner
-    t_r = tl.load(t_r_ptr + c, mask=in_row, other=0).to(COMPUTE)[None, :]
-    a_r = tl.load(a_r_ptr + c, mask=in_row, other=0).to(COMPUTE)[None, :]
-    t_l = tl.load(t_l_ptr + c, mask=in_row, other=0).to(COMPUTE)[None, :]
-    a_l = tl.load(a_l_ptr + c, mask=in_row, other=0).to(COMPUTE)[None, :]
-    zeros = tl.zeros((ROWS, COLUMNS), dtype=COMPUTE)
-    right0, right1, left0, left1 = zeros, zeros, zeros, zeros
-    for first in range(split * ROWS, rows, splits * ROWS):
-        r = first + tl.arange(0, ROWS).to(tl.int64)
-        at = r[:, None] * columns + k[None, :]
-        mask = (r < rows)[:, None] & in_row[None, :]
-        g_raw = tl.load(g_ptr + at, mask=mask, other=0)
-        x_raw = tl.load(x_ptr + at, mask=mask, other=0)
-        g, x = g_raw.to(COMPUTE), x_raw.to(COMPUTE)
-        if INPUT:
-            gx = g * _slope(x >= t_r, x <= t_l, a_r, a_l)
-            tl.store(gx_ptr + at, gx.to(x_raw.dtype), mask=mask)
-        if PARAMS:
-            right0, right1, left0, left1 = _sums(g, x, t_r, t_l, right0, right1, left0, left1)
-    if PARAMS:
-        plane = splits * columns  # partial: (4, splits, columns)
-        out = partial_ptr + split * columns + k
-        tl.store(out, tl.sum(right0, 0), mask=in_row)
-        tl.store(out + plane, tl.sum(right1, 0), mask=in_row)
-        tl.store(out + 2 * plane, tl.sum(left0, 0), mask=in_row)
-        tl.store(out + 3 * plane, tl.sum(left1, 0), mask=in_row)
-
-
-@triton.jit
-def _finish(
-    partial_ptr, a_r_ptr, a_l_ptr, gt_r_ptr, ga_r_ptr, gt_l_ptr, ga_l_ptr,
-    splits, channels, inner,
-    COMPUTE: tl.constexpr, PARTS: tl.constexpr, CHANNELS: tl.constexpr,
-):  # fmt: skip
-    """Adds the partial sums, (4, splits, channels * inner), over splits and inner."""
-    c = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
-    which = tl.program_id(1)
-    real = c < channels
-    total = tl.zeros((PARTS, CHANNELS), dtype=COMPUTE)
-    base = partial_ptr + which.to(tl.int64) * splits * channels * inner
-    for first in range(0, splits * inner, PARTS):
-        part = first + tl.arange(0, PARTS)
-        at = (
-            (part // inner)[:, None] * channels * inner
-            + c[None, :] * inner
-            + (part % inner)[:, None]
-        )
-        mask = (part < splits * inner)[:, None] & real[None, :]
-        total += tl.load(base + at, mask=mask, other=0)
-    grad = tl.sum(total, 0)
-    if which == 0:
-        grad *= 1 - tl.load(a_r_ptr + c, mask=real, other=0).to(COMPUTE)
-        tl.store(gt_r_ptr + c, grad.to(gt_r_ptr.dtype.element_ty), mask=real)
-    elif which == 1:
-        tl.store(ga_r_ptr + c, grad.to(ga_r_ptr.dtype.element_ty), mask=real)
-    elif which == 2:
-        grad *= 1 - tl.load(a_l_ptr + c, mask=real, other=0).to(COMPUTE)
-        tl.store(gt_l_ptr + c, grad.to(gt_l_ptr.dtype.element_ty), mask=real)
-    else:
-        tl.store(ga_l_ptr + c, grad.to(ga_l_ptr.dtype.element_ty), mask=real)
-
-
-def _is_runs(view: View) -> bool:
-    return view.channels == 1 or (view.inner >= SHORT_RUN and view.inner % 16 == 0)
-
-
-def _compute(x: Tensor) -> tl.dtype:
-    return tl.float64 if x.dtype == torch.float64 else tl.float32
+def cut(view: View, shape: Shape) -> Cut:
+    """The cut of a tensor, by a fixed rule."""
+    outer, channels, inner = view
+    columns = channels * inner
+    width = min(
+        shape.tile if is_runs(view) else 64, _power_of_two(inner if is_runs(view) else columns)
+    )
+    rows = min(shape.tile // width, _power_of_two(outer))
+    if rows * columns >= 2**31:  # offsets inside a tile are 32-bit
+        rows = 1
+    if is_runs(view):
+        segments = _ceil(inner, width)
+        steps = _ceil(outer, rows) * segments
+        splits = max(1, min(steps, shape.programs // channels))
+        even = inner % width == 0 and outer % rows == 0
+        meta = {"ROWS": rows, "BLOCK": width, "EVEN": even, "num_warps": shape.warps}
+        return Cut(channels, splits, (outer, channels, inner, segments, steps, splits), meta)
+    blocks, steps = _ceil(columns, width), _ceil(outer, rows)
+    splits = max(1, min(steps, shape.programs // blocks))
+    even = columns % width == 0 and outer % rows == 0
+    meta = {"ROWS": rows, "COLUMNS": width, "VECTOR": min(shape.vector, width), "EVEN": even}
+    sizes = (outer, columns, inner, blocks, steps, splits)
+    return Cut(blocks, splits, sizes, {**meta, "num_warps": shape.warps})
 
 
 def _power_of_two(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-def _column_tile(columns: int, elements: int) -> tuple[int, int]:
-    """(rows, columns) of a tile."""
-    width = min(COLUMN_WIDTH, _power_of_two(columns))
-    return elements // width, width
+def _ceil(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+class Launch:
+    """A kernel with everything fixed but its tensors. Remembers the code compiled for them.
+
+    Triton's own look-up costs more host time than a small tensor does on the GPU. What it looks at
+    is the same whenever sizes, dtypes, device and the alignment of pointers are.
+    """
+
+    def __init__(self, kernel, grid: tuple[int, int, int], sizes: tuple[int, ...], meta: dict):
+        self.kernel, self.grid, self.sizes, self.meta = kernel, grid, sizes, meta
+        self.fixed = (*sizes, *(v for k, v in meta.items() if k != "num_warps"))
+        self.runners: dict[tuple, Callable[..., None]] = {}
+
+    def __call__(self, key: tuple, *tensors: Tensor | None) -> None:
+        """``key``: device and dtypes of the tensors."""
+        bits = 0
+        for t in tensors:
+            if t is not None:
+                bits |= t.data_ptr()
+        runner = self.runners.get(key) if bits % 16 == 0 else None
+        if runner is not None:
+            runner(*tensors, *self.fixed)
+            return
+        compiled = self.kernel[self.grid](*tensors, *self.sizes, **self.meta)
+        if (
+            bits % 16 == 0 and torch.version.hip is None and compiled is not None
+        ):  # None: interpreted
+            self.runners[key] = compiled[self.grid]
+
+
+@functools.lru_cache(maxsize=4096)
+def _forward_launch(view: View, dtype: torch.dtype) -> Launch:
+    how = cut(view, forward_shape(view, dtype))
+    kernel = kernels.forward_runs if is_runs(view) else kernels.forward_columns
+    meta = {"COMPUTE": _compute(dtype), **how.meta}
+    return Launch(kernel, (how.groups * how.splits, 1, 1), how.sizes, meta)
+
+
+class Backward(NamedTuple):
+    """The kernel, and if it leaves partial sums: their shape, and the kernel that adds them up."""
+
+    first: Launch
+    partial: tuple[int, int, int] | None
+    second: Launch | None
+
+
+@functools.lru_cache(maxsize=4096)
+def _backward_launch(
+    view: View, dtype: torch.dtype, need_input: bool, need_params: bool
+) -> Backward:
+    how = cut(view, backward_shape(view, dtype))
+    channels, runs = view.channels, is_runs(view)
+    alone = runs and how.splits == 1
+    meta = {"INPUT": need_input, "PARAMS": need_params, "COMPUTE": _compute(dtype)}
+    if runs:
+        meta["ALONE"] = alone
+    kernel = kernels.backward_runs if runs else kernels.backward_columns
+    first = Launch(kernel, (how.groups * how.splits, 1, 1), how.sizes, {**meta, **how.meta})
+    if alone or not need_params:
+        return Backward(first, None, None)
+    summed = 1 if runs else view.inner  # columns that belong to one channel
+    width = min(32, _power_of_two(channels))
+    parts = min(1024 // width, _power_of_two(how.splits * summed))
+    meta = {"COMPUTE": _compute(dtype), "PARTS": parts, "CHANNELS": width, "num_warps": 4}
+    sizes = (how.splits, channels, summed)
+    second = Launch(kernels.finish, (_ceil(channels, width), 4, 1), sizes, meta)
+    return Backward(first, (4, how.splits, channels * summed), second)
 
 
 def forward(x: Tensor, params: Sequence[Tensor], view: View) -> Tensor:
     """SReLU of the dense tensor ``x``."""
+    if _elsewhere(x):
+        with torch.cuda.device(x.device):
+            return forward(x, params, view)
     y = torch.empty_like(x)
-    outer, channels, inner = view
-    params = [p.contiguous() for p in params]
-    with _on_device(x):
-        if _is_runs(view):
-            block = min(FORWARD_TILE, _power_of_two(inner))
-            segments = triton.cdiv(inner, block)
-            _forward_runs[(outer * channels * segments,)](
-                x, y, *params, channels, inner, segments,
-                COMPUTE=_compute(x), BLOCK=block, num_warps=FORWARD_WARPS,
-            )  # fmt: skip
-        else:
-            columns = channels * inner
-            rows, width = _column_tile(columns, FORWARD_TILE)
-            blocks = triton.cdiv(columns, width)
-            _forward_columns[(blocks * triton.cdiv(outer, rows),)](
-                x, y, *params, outer, columns, inner, blocks,
-                COMPUTE=_compute(x), ROWS=rows, COLUMNS=width, num_warps=FORWARD_WARPS,
-            )  # fmt: skip
+    params = _packed(params)
+    _forward_launch(view, x.dtype)(_key(x, params), x, y, *params)
     return y
 
 
@@ -254,45 +185,37 @@ def backward(
     view: View,
     need_input: bool,
     need_params: bool,
-) -> tuple[Tensor | None, list[Tensor] | None]:
+) -> tuple[Tensor | None, Sequence[Tensor] | None]:
     """Gradients for the dense ``x`` (``grad`` has its layout) and for the four parameters."""
-    outer, channels, inner = view
-    params = [p.contiguous() for p in params]
-    compute = torch.float64 if x.dtype == torch.float64 else torch.float32
+    if _elsewhere(x):
+        with torch.cuda.device(x.device):
+            return backward(grad, x, params, view, need_input, need_params)
+    params = _packed(params)
+    key = _key(x, params)
+    first, size, second = _backward_launch(view, x.dtype, need_input, need_params)
     grad_x = torch.empty_like(x) if need_input else None
-    flags = {"INPUT": need_input, "PARAMS": need_params, "COMPUTE": _compute(x)}
-    with _on_device(x):
-        if _is_runs(view):
-            block = min(BACKWARD_TILE, _power_of_two(inner))
-            segments, summed = triton.cdiv(inner, block), 1
-            splits = min(outer * segments, max(1, BACKWARD_PROGRAMS // channels))
-            partial = x.new_empty((4, splits, channels) if need_params else 0, dtype=compute)
-            _backward_runs[(channels * splits,)](
-                grad, x, grad_x, partial, *params, outer, channels, inner, segments, splits,
-                **flags, BLOCK=block, num_warps=BACKWARD_WARPS,
-            )  # fmt: skip
-        else:
-            columns, summed = channels * inner, inner
-            rows, width = _column_tile(columns, BACKWARD_TILE)
-            blocks = triton.cdiv(columns, width)
-            splits = min(triton.cdiv(outer, rows), max(1, BACKWARD_PROGRAMS // blocks))
-            partial = x.new_empty((4, splits, columns) if need_params else 0, dtype=compute)
-            _backward_columns[(blocks * splits,)](
-                grad, x, grad_x, partial, *params, outer, columns, inner, blocks, splits,
-                **flags, ROWS=rows, COLUMNS=width, num_warps=BACKWARD_WARPS,
-            )  # fmt: skip
-        if not need_params:
-            return grad_x, None
-        grads = [torch.empty_like(p) for p in params]
-        wide = min(32, _power_of_two(channels))
-        parts = min(1024 // wide, _power_of_two(splits * summed))
-        _finish[(triton.cdiv(channels, wide), 4)](
-            partial, params[1], params[3], *grads, splits, channels, summed,
-            COMPUTE=_compute(x), PARTS=parts, CHANNELS=wide,
-        )  # fmt: skip
-    return grad_x, grads
+    grads = [torch.empty_like(p) for p in params] if need_params else [None] * 4
+    partial = None if size is None else x.new_empty(size, dtype=compute_dtype(x))
+    sums = (partial, *(grads if second is None else [None] * 4)) if is_runs(view) else (partial,)
+    first(key, grad, x, grad_x, *params, *sums)
+    if second is not None:
+        second(key, partial, params[1], params[3], *grads)
+    return grad_x, grads if need_params else None  # type: ignore[return-value]
 
 
-def _on_device(x: Tensor):
+def _compute(dtype: torch.dtype) -> tl.dtype:
+    return tl.float64 if dtype == torch.float64 else tl.float32
+
+
+def _packed(params: Sequence[Tensor]) -> Sequence[Tensor]:
+    return params if all(p.is_contiguous() for p in params) else [p.contiguous() for p in params]
+
+
+def _key(x: Tensor, params: Sequence[Tensor]) -> tuple:
+    t_r, a_r, t_l, a_l = params
+    return (x.get_device(), t_r.dtype, a_r.dtype, t_l.dtype, a_l.dtype)
+
+
+def _elsewhere(x: Tensor) -> bool:
     """Triton launches on the current device, which need not be the tensor's."""
-    return torch.cuda.device(x.device if x.is_cuda else -1)  # -1: the interpreter, nothing to do
+    return x.is_cuda and x.get_device() != torch.cuda.current_device()

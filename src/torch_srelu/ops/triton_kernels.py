@@ -1,0 +1,261 @@
+"""The CUDA execution, device side: Triton kernels, forward and a fused backward.
+
+Tensors come as (outer, C, inner) in memory order (`layout.View`). Two shapes of kernel:
+
+* runs: a channel's values lie together (NCHW), so its parameters are four scalars of the program;
+* columns: the channel changes with every few elements (channels_last, (N, C), tiny feature maps).
+  Memory is (outer, C * inner); parameters are loaded once for a block of columns and used for many
+  rows.
+
+The backward writes the input gradient and, in the same pass, sums four numbers for every channel:
+g and g (x - t) over the right and over the left tail. Each program keeps its sums in registers and
+writes one partial result; a second, small kernel adds these in a fixed order. No atomics: the same
+input gives the same bits. Where one program sees all of a channel, it finishes the job itself.
+
+Slow where: runs whose length is no multiple of 16 cannot be read in wide vectors.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+# ---- the function ----
+
+
+@triton.jit
+def _load(t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, c, mask, COMPUTE: tl.constexpr):
+    t_r = tl.load(t_r_ptr + c, mask=mask, other=0).to(COMPUTE)
+    a_r = tl.load(a_r_ptr + c, mask=mask, other=0).to(COMPUTE)
+    t_l = tl.load(t_l_ptr + c, mask=mask, other=0).to(COMPUTE)
+    a_l = tl.load(a_l_ptr + c, mask=mask, other=0).to(COMPUTE)
+    return t_r, a_r, t_l, a_l
+
+
+@triton.jit
+def _value(x, t_r, a_r, t_l, a_l):
+    """SReLU by region. What depends on the channel alone stays outside of the caller's loop."""
+    i_r, i_l = t_r * (1 - a_r), t_l * (1 - a_l)
+    # A flat tail is flat at infinity too, where 0 * inf would be NaN: beyond a threshold with
+    # slope 0, the input may as well be the outermost threshold. NaN passes.
+    inf: tl.constexpr = float("inf")
+    low = tl.where(a_l == 0, tl.minimum(t_l, t_r), -inf)
+    high = tl.where(a_r == 0, tl.maximum(t_l, t_r), inf)
+    right, left = x >= t_r, x <= t_l
+    x = tl.maximum(tl.minimum(x, high, tl.PropagateNan.ALL), low, tl.PropagateNan.ALL)
+    both = (a_l + (a_r - 1)) * x + (i_r + i_l)
+    return tl.where(left, tl.where(right, both, a_l * x + i_l), tl.where(right, a_r * x + i_r, x))
+
+
+@triton.jit
+def _slope(x, t_r, a_r, t_l, a_l):
+    right, left = x >= t_r, x <= t_l
+    return tl.where(left, tl.where(right, a_l + (a_r - 1), a_l), tl.where(right, a_r, 1.0))
+
+
+@triton.jit
+def _sums(g, x, t_r, t_l, right0, right1, left0, left1):
+    """Adds g and g (x - t), over the right and over the left tail."""
+    g_right, g_left = tl.where(x >= t_r, g, 0.0), tl.where(x <= t_l, g, 0.0)
+    right0 += g_right
+    left0 += g_left
+    # max and min change nothing inside their tail; outside they keep NaN and inf from 0 * inf
+    right1 += g_right * tl.maximum(x - t_r, 0.0)
+    left1 += g_left * tl.minimum(x - t_l, 0.0)
+    return right0, right1, left0, left1
+
+
+# ---- tiles: a 64-bit start for each, 32-bit offsets inside ----
+
+
+@triton.jit
+def _run_tile(step, c, outer, channels, inner, segments, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """Step ``step`` of channel ``c``: BLOCK elements of ROWS of its runs."""
+    row, column = (step // segments).to(tl.int64) * ROWS, (step % segments).to(tl.int64) * BLOCK
+    o, k = tl.arange(0, ROWS), tl.arange(0, BLOCK)
+    rows, columns = tl.minimum(outer - row, ROWS), tl.minimum(inner - column, BLOCK)
+    mask = (o < rows.to(tl.int32))[:, None] & (k < columns.to(tl.int32))[None, :]
+    start = (row * channels + c) * inner + column
+    return start, o[:, None] * (channels * inner) + k[None, :], mask
+
+
+@triton.jit
+def _columns(block, columns, COLUMNS: tl.constexpr, VECTOR: tl.constexpr):
+    k = block * COLUMNS + tl.arange(0, COLUMNS)
+    # Fewer columns to a thread leave room for their parameters and sums in its registers.
+    return tl.max_contiguous(k, VECTOR), k < columns
+
+
+@triton.jit
+def _column_tile(step, rows, columns, k, in_row, ROWS: tl.constexpr):
+    row = (step + tl.zeros((), tl.int64)) * ROWS
+    r = tl.arange(0, ROWS)
+    mask = (r < tl.minimum(rows - row, ROWS).to(tl.int32))[:, None] & in_row[None, :]
+    return row * columns, r[:, None] * columns + k[None, :], mask
+
+
+@triton.jit
+def _read(pointers, mask, EVEN: tl.constexpr):
+    """Zeros outside of the tensor; EVEN says that no tile reaches there."""
+    if EVEN:
+        return tl.load(pointers)
+    return tl.load(pointers, mask=mask, other=0)
+
+
+@triton.jit
+def _write(pointers, value, mask, EVEN: tl.constexpr):
+    if EVEN:
+        tl.store(pointers, value)
+    else:
+        tl.store(pointers, value, mask=mask)
+
+
+@triton.jit
+def _forward_tile(
+    x_ptr, y_ptr, offsets, mask, t_r, a_r, t_l, a_l, COMPUTE: tl.constexpr, EVEN: tl.constexpr
+):  # fmt: skip
+    x = _read(x_ptr + offsets, mask, EVEN)
+    y = _value(x.to(COMPUTE), t_r, a_r, t_l, a_l)
+    _write(y_ptr + offsets, y.to(x.dtype), mask, EVEN)
+
+
+@triton.jit
+def _backward_tile(
+    g_ptr, x_ptr, gx_ptr, start, offsets, mask, t_r, a_r, t_l, a_l, right0, right1, left0, left1,
+    INPUT: tl.constexpr, PARAMS: tl.constexpr, COMPUTE: tl.constexpr, EVEN: tl.constexpr,
+):  # fmt: skip
+    g = _read(g_ptr + start + offsets, mask, EVEN).to(COMPUTE)
+    stored = _read(x_ptr + start + offsets, mask, EVEN)
+    x = stored.to(COMPUTE)
+    if INPUT:
+        gx = g * _slope(x, t_r, a_r, t_l, a_l)
+        _write(gx_ptr + start + offsets, gx.to(stored.dtype), mask, EVEN)
+    if PARAMS:
+        right0, right1, left0, left1 = _sums(g, x, t_r, t_l, right0, right1, left0, left1)
+    return right0, right1, left0, left1
+
+
+# ---- kernels ----
+
+
+@triton.jit
+def forward_runs(
+    x_ptr, y_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, outer, channels, inner, segments, steps,
+    splits,
+    COMPUTE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr,
+):  # fmt: skip
+    c, split = tl.program_id(0) % channels, tl.program_id(0) // channels
+    t_r, a_r, t_l, a_l = _load(t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, c, True, COMPUTE)
+    for step in range(split, steps, splits):
+        start, offsets, mask = _run_tile(step, c, outer, channels, inner, segments, ROWS, BLOCK)
+        _forward_tile(
+            x_ptr + start, y_ptr + start, offsets, mask, t_r, a_r, t_l, a_l, COMPUTE, EVEN
+        )
+
+
+@triton.jit
+def forward_columns(
+    x_ptr, y_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, rows, columns, inner, blocks, steps, splits,
+    COMPUTE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr,
+    EVEN: tl.constexpr,
+):  # fmt: skip
+    block, split = tl.program_id(0) % blocks, tl.program_id(0) // blocks
+    k, in_row = _columns(block, columns, COLUMNS, VECTOR)
+    t_r, a_r, t_l, a_l = _load(t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, k // inner, in_row, COMPUTE)
+    for step in range(split, steps, splits):
+        start, offsets, mask = _column_tile(step, rows, columns, k, in_row, ROWS)
+        _forward_tile(
+            x_ptr + start, y_ptr + start, offsets, mask,
+            t_r[None, :], a_r[None, :], t_l[None, :], a_l[None, :], COMPUTE, EVEN,
+        )  # fmt: skip
+
+
+@triton.jit
+def backward_runs(
+    g_ptr, x_ptr, gx_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr,
+    partial_ptr, gt_r_ptr, ga_r_ptr, gt_l_ptr, ga_l_ptr,
+    outer, channels, inner, segments, steps, splits,
+    INPUT: tl.constexpr, PARAMS: tl.constexpr, COMPUTE: tl.constexpr, ALONE: tl.constexpr,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr,
+):  # fmt: skip
+    c, split = tl.program_id(0) % channels, tl.program_id(0) // channels
+    t_r, a_r, t_l, a_l = _load(t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, c, True, COMPUTE)
+    zeros = tl.zeros((ROWS, BLOCK), dtype=COMPUTE)
+    right0, right1, left0, left1 = zeros, zeros, zeros, zeros
+    for step in range(split, steps, splits):
+        start, offsets, mask = _run_tile(step, c, outer, channels, inner, segments, ROWS, BLOCK)
+        right0, right1, left0, left1 = _backward_tile(
+            g_ptr, x_ptr, gx_ptr, start, offsets, mask, t_r, a_r, t_l, a_l,
+            right0, right1, left0, left1, INPUT, PARAMS, COMPUTE, EVEN,
+        )  # fmt: skip
+    if PARAMS:
+        if ALONE:  # this program has seen all of the channel
+            tl.store(gt_r_ptr + c, tl.sum(right0) * (1 - a_r))
+            tl.store(ga_r_ptr + c, tl.sum(right1))
+            tl.store(gt_l_ptr + c, tl.sum(left0) * (1 - a_l))
+            tl.store(ga_l_ptr + c, tl.sum(left1))
+        else:  # partial: (4, splits, channels)
+            plane = splits * channels
+            out = partial_ptr + split * channels + c
+            tl.store(out, tl.sum(right0))
+            tl.store(out + plane, tl.sum(right1))
+            tl.store(out + 2 * plane, tl.sum(left0))
+            tl.store(out + 3 * plane, tl.sum(left1))
+
+
+@triton.jit
+def backward_columns(
+    g_ptr, x_ptr, gx_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, partial_ptr,
+    rows, columns, inner, blocks, steps, splits,
+    INPUT: tl.constexpr, PARAMS: tl.constexpr, COMPUTE: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr, EVEN: tl.constexpr,
+):  # fmt: skip
+    block, split = tl.program_id(0) % blocks, tl.program_id(0) // blocks
+    k, in_row = _columns(block, columns, COLUMNS, VECTOR)
+    t_r, a_r, t_l, a_l = _load(t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, k // inner, in_row, COMPUTE)
+    zeros = tl.zeros((ROWS, COLUMNS), dtype=COMPUTE)
+    right0, right1, left0, left1 = zeros, zeros, zeros, zeros
+    for step in range(split, steps, splits):
+        start, offsets, mask = _column_tile(step, rows, columns, k, in_row, ROWS)
+        right0, right1, left0, left1 = _backward_tile(
+            g_ptr, x_ptr, gx_ptr, start, offsets, mask,
+            t_r[None, :], a_r[None, :], t_l[None, :], a_l[None, :],
+            right0, right1, left0, left1, INPUT, PARAMS, COMPUTE, EVEN,
+        )  # fmt: skip
+    if PARAMS:
+        plane = splits * columns  # partial: (4, splits, columns)
+        out = partial_ptr + split * columns + k
+        tl.store(out, tl.sum(right0, 0), mask=in_row)
+        tl.store(out + plane, tl.sum(right1, 0), mask=in_row)
+        tl.store(out + 2 * plane, tl.sum(left0, 0), mask=in_row)
+        tl.store(out + 3 * plane, tl.sum(left1, 0), mask=in_row)
+
+
+@triton.jit
+def finish(
+    partial_ptr, a_r_ptr, a_l_ptr, gt_r_ptr, ga_r_ptr, gt_l_ptr, ga_l_ptr,
+    splits, channels, inner,
+    COMPUTE: tl.constexpr, PARTS: tl.constexpr, CHANNELS: tl.constexpr,
+):  # fmt: skip
+    """Adds the partial sums, (4, splits, channels * inner), over splits and inner, in order."""
+    c = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
+    which = tl.program_id(1)
+    real = c < channels
+    total = tl.zeros((PARTS, CHANNELS), dtype=COMPUTE)
+    base = partial_ptr + which.to(tl.int64) * splits * channels * inner
+    for first in range(0, splits * inner, PARTS):
+        part = first + tl.arange(0, PARTS)
+        row = (part // inner) * channels * inner + part % inner
+        mask = (part < splits * inner)[:, None] & real[None, :]
+        total += tl.load(base + row[:, None] + c[None, :] * inner, mask=mask, other=0)
+    grad = tl.sum(total, 0)
+    if which == 0:
+        grad *= 1 - tl.load(a_r_ptr + c, mask=real, other=0).to(COMPUTE)
+        tl.store(gt_r_ptr + c, grad, mask=real)
+    elif which == 1:
+        tl.store(ga_r_ptr + c, grad, mask=real)
+    elif which == 2:
+        grad *= 1 - tl.load(a_l_ptr + c, mask=real, other=0).to(COMPUTE)
+        tl.store(gt_l_ptr + c, grad, mask=real)
+    else:
+        tl.store(ga_l_ptr + c, grad, mask=real)
