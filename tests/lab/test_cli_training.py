@@ -17,6 +17,7 @@ from specimens import specimen
 
 from torch_srelu.lab import records
 from torch_srelu.lab.cli.board import Board, shown
+from torch_srelu.lab.cli.choosing import chosen_runs, parse_settings
 from torch_srelu.lab.recipes import recipe
 from torch_srelu.lab.train import Progress
 
@@ -88,11 +89,19 @@ def test_a_damaged_checkpoint_is_said_in_a_sentence(tmp_path: Path) -> None:
     assert "training begins anew" in result.stderr
 
 
-def test_srelu_settings_leave_other_rivals_alone(tmp_path: Path) -> None:
-    srelu(f"compare relu srelu --seeds 1 {QUICK} --set quantile=0.8 --set freeze=1")
-    runs = {r.run.activation: r.run for r in records.find(tmp_path / "runs")}
-    assert (runs["srelu"].quantile, runs["srelu"].freeze) == (0.8, 1)
-    assert (runs["relu"].quantile, runs["relu"].freeze) == (0.9, 0)
+def test_settings_reach_the_rivals_they_mean_something_to() -> None:
+    settings = parse_settings(["quantile=0.8", "freeze=3", "lr=0.02"])
+    typed = ["relu", "srelu-manual", "srelu", "srelu:quantile=0.5"]
+    runs = chosen_runs(typed, [1], "digits", settings)
+    assert [run.quantile for run in runs] == [0.9, 0.8, 0.8, 0.5]
+    assert [run.freeze for run in runs] == [0, 0, 3, 3]
+    assert {run.lr for run in runs} == {0.02}
+
+
+def test_all_rivals_of_a_seed_come_before_the_next_seed() -> None:
+    runs = chosen_runs(["relu", "srelu"], [1, 2], "digits", {})
+    order = [(run.seed, run.activation) for run in runs]
+    assert order == [(1, "relu"), (1, "srelu"), (2, "relu"), (2, "srelu")]
 
 
 def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
