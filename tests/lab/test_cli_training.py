@@ -144,7 +144,7 @@ def test_board_shows_runs_by_rival_and_seed(board: Board) -> None:
     assert lines[2].split() == ["relu", "1.50", "dead"]
     assert lines[3].split() == ["srelu", "50%"]
     assert "2 of 3 runs, about" in lines[5]
-    assert lines[6].strip() == "srelu, seed 1: 2 of 4 epochs, frozen, training loss 1.1000"
+    assert lines[6].strip() == "srelu, seed 1: 2 of 4 epochs (50%), frozen, training loss 1.1000"
 
 
 def test_board_is_live_on_a_terminal_and_lines_elsewhere(

@@ -42,6 +42,9 @@ def test_convergence_is_mean_and_range_over_seeds(comparison: Comparison) -> Non
     np.testing.assert_allclose(line["y"], losses.mean(0))
     np.testing.assert_allclose(band["y"][:4], losses.max(0))
     np.testing.assert_allclose(band["y"][:3:-1], losses.min(0))
+    percent = figures.convergence(comparison, "train_error", "training error, %", 100)
+    assert percent is not None
+    np.testing.assert_allclose(percent.to_dict()["data"][1]["y"], 25 * losses.mean(0))
     assert figures.convergence(comparison, "val_error", "validation error") is None
 
 

@@ -99,7 +99,8 @@ class Board:
         if self.now is None:
             return ""
         run, metrics = self.now.run, self.now.metrics
-        words = f"{self.names[run.key()]}, seed {run.seed}: {self.now.epoch} of {run.epochs} epochs"
+        done = f"{self.now.epoch} of {run.epochs} epochs ({self.now.share:.0%})"
+        words = f"{self.names[run.key()]}, seed {run.seed}: {done}"
         if self.now.phase == "frozen":
             words += ", frozen"
         if metrics is None:

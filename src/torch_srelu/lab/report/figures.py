@@ -55,11 +55,14 @@ def errors(comparison: Comparison) -> go.Figure | None:
         )
     if not figure.data:
         return None
-    return _titled(figure, x="test error, %", showlegend=False).update_xaxes(rangemode="tozero")
+    _titled(figure, x="test error, %", showlegend=False)
+    return figure.update_xaxes(rangemode="nonnegative")  # Student's interval may reach below 0
 
 
-def convergence(comparison: Comparison, column: str, label: str) -> go.Figure | None:
-    """The paper's Figure 4: a column of the metrics by epoch.
+def convergence(
+    comparison: Comparison, column: str, label: str, unit: float = 1
+) -> go.Figure | None:
+    """The paper's Figure 4: a column of the metrics, times ``unit``, by epoch.
 
     The line is the mean over seeds, the band reaches from the lowest to the highest; None if no run
     has the column.
@@ -68,7 +71,7 @@ def convergence(comparison: Comparison, column: str, label: str) -> go.Figure | 
     palette = colours(comparison)
     lowest, highest = math.inf, 0.0
     for rival in comparison.rivals:
-        epochs, low, mean, high = _band(rival, column)
+        epochs, low, mean, high = _band(rival, column, unit)
         if not epochs:
             continue
         lowest, highest = min(lowest, *low), max(highest, *high)
@@ -127,14 +130,16 @@ def magnitude(comparison: Comparison) -> go.Figure | None:
     return figure.update_yaxes(rangemode="tozero")
 
 
-def _band(rival: Rival, column: str) -> tuple[list[int], list[float], list[float], list[float]]:
+def _band(
+    rival: Rival, column: str, unit: float
+) -> tuple[list[int], list[float], list[float], list[float]]:
     """Epochs, and the lowest, mean and highest value over the seeds in each.
 
     Runs that died or diverged are left out: they are counted beside the table. An epoch counts if
     every run has it, so that the mean never changes its company.
     """
     runs = [
-        {m.epoch: value for m in r.metrics if (value := getattr(m, column)) is not None}
+        {m.epoch: unit * value for m in r.metrics if (value := getattr(m, column)) is not None}
         for r in rival.finished
     ]
     epochs = sorted(set.intersection(*map(set, runs))) if runs else []

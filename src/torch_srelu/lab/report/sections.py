@@ -14,9 +14,9 @@ from ..records import Record
 from . import figures, learned
 
 CURVES = (
-    ("train_loss", "training loss"),
-    ("train_error", "training error"),
-    ("val_error", "validation error"),
+    ("train_loss", "training loss", 1),
+    ("train_error", "training error, %", 100),
+    ("val_error", "validation error, %", 100),
 )
 PARAMETERS = ("t_r", "t_l", "a_r", "a_l")  # in the order of the paper's Table 3
 
@@ -76,8 +76,8 @@ def comparison(c: Comparison, place: int, drawn: dict[str, go.Figure], *, alone:
     parts += [plot("errors", errors) if errors else "", _errors(c), _differences(c)]
     curves = [
         plot(column, figure)
-        for column, label in CURVES
-        if (figure := figures.convergence(c, column, label))
+        for column, label, unit in CURVES
+        if (figure := figures.convergence(c, column, label, unit))
     ]
     if curves:
         words = "Mean over seeds; the band reaches from the lowest to the highest seed."
