@@ -21,7 +21,9 @@ function themed(layout) {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { color: colour("ink"), size: 12.5, family: "system-ui, 'DejaVu Sans', sans-serif" },
     margin: { l: 12, r: 12, t: 8, b: 12 },
-    hoverlabel: { bgcolor: colour("card"), bordercolor: colour("line"), font: { color: colour("ink") } },
+    hoverlabel: {
+      bgcolor: colour("card"), bordercolor: colour("line"), font: { color: colour("ink") },
+    },
     legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" },
     ...layout,
   };
@@ -88,10 +90,11 @@ function traces(layer, epoch, chosen) {
   const under = density(layer, epoch), lines = allChannels(layer, epoch);
   const { x, y, sizes } = polyline(layer, epoch, chosen);
   const quiet = { hoverinfo: "skip", showlegend: false };
+  const opacity = Math.max(0.12, Math.min(0.45, 12 / layer.channels)); // many lines, each fainter
   return [
     { ...under, yaxis: "y2", fill: "tozeroy", line: { width: 0 }, mode: "lines",
       fillcolor: colour("soft") + "38", name: "inputs", ...quiet },
-    { ...lines, mode: "lines", line: { color: colour("soft"), width: 0.7 }, opacity: Math.max(0.12, Math.min(0.45, 12 / layer.channels)), ...quiet },
+    { ...lines, mode: "lines", line: { color: colour("soft"), width: 0.7 }, opacity, ...quiet },
     { x, y, mode: "lines+markers", line: { color: colour("accent"), width: 2.6 },
       marker: { color: colour("accent"), size: sizes, line: { width: 0 } },
       hovertemplate: "h(%{x:.3g}) = %{y:.3g}<extra></extra>", showlegend: false },
@@ -99,13 +102,16 @@ function traces(layer, epoch, chosen) {
 }
 
 function frame(layer, epoch, small) {
-  const tallest = Math.max(...density(layer, epoch).y);
-  const none = { showticklabels: !small, ticks: "" };
+  const tallest = Math.max(0, ...density(layer, epoch).y) || 1; // a dead layer has no density
+  const ticks = { showticklabels: !small, ticks: "" };
+  const title = (text) => (small ? undefined : { text });
   return themed({
     margin: small ? { l: 0, r: 0, t: 4, b: 4 } : { l: 12, r: 12, t: 8, b: 12 },
-    xaxis: { range: [layer.low, layer.high], title: small ? undefined : { text: "input" }, ...none },
-    yaxis: { range: [layer.bottom, layer.top], title: small ? undefined : { text: "output" }, ...none },
-    yaxis2: { overlaying: "y", side: "right", range: [0, tallest * 2.2], visible: false, fixedrange: true },
+    xaxis: { range: [layer.low, layer.high], title: title("input"), ...ticks },
+    yaxis: { range: [layer.bottom, layer.top], title: title("output"), ...ticks },
+    yaxis2: {
+      overlaying: "y", side: "right", range: [0, tallest * 2.2], visible: false, fixedrange: true,
+    },
   });
 }
 
@@ -141,7 +147,8 @@ function learned() {
       button.append(plot);
       button.addEventListener("click", () => { pick.layer.value = i; layerChanged(); });
       grid.append(button);
-      Plotly.react(plot, traces(l, l.quantiles.length - 1, l.channels), frame(l, l.quantiles.length - 1, true),
+      const last = l.quantiles.length - 1;
+      Plotly.react(plot, traces(l, last, l.channels), frame(l, last, true),
         { ...config, staticPlot: true });
     });
     mark();
