@@ -1,29 +1,23 @@
 """Training: what is learned, what is recorded, and that stopping changes nothing."""
 
 import math
-import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-import sharing
 import torch
-from killing import RUN as KILLED_RUN
+from killing import RUN as INTERRUPTED
 
 from torch_srelu.lab import checkpoints, records, session
-from torch_srelu.lab.activations import ACTIVATIONS
 from torch_srelu.lab.checkpoints import NAME, PREVIOUS, CheckpointWarning
+from torch_srelu.lab.data.errors import DataError
 from torch_srelu.lab.data.load import load
-from torch_srelu.lab.distributed import Team
 from torch_srelu.lab.history import Metrics
 from torch_srelu.lab.recipes import recipe
 from torch_srelu.lab.records import Record
-from torch_srelu.lab.session import Session
 from torch_srelu.lab.train import Progress, judge, train
 
-CPU = torch.device("cpu")
 HERE = Path(__file__).parent
 
 
@@ -125,53 +119,20 @@ def test_test_data_are_opened_once_at_the_end(tmp_path, monkeypatch):
     assert opened == ["train", "epoch", "epoch", "epoch", "test"]
 
 
-def test_equal_seeds_mean_equal_weights_and_batches_for_every_activation():
-    def start(activation: str) -> tuple[list, list]:
-        run = tiny(activation, augmentation="flips")
-        made = Session(run, None, CPU, Team(), capture=False)
-        weights = [p for _, b in made.net.blocks() for p in b.conv.parameters()]
-        batches = []
-        for epoch in range(2):
-            made.batches.begin(epoch)
-            batches += [made.batches.next() for _ in range(made.steps)]
-        return weights, [t for pair in batches for t in pair]
-
-    weights, batches = start("relu")
-    for name in ACTIVATIONS:
-        other_weights, other_batches = start(name)
-        assert all(map(torch.equal, other_weights, weights)), name
-        assert all(map(torch.equal, other_batches, batches)), name
-
-
-def test_an_epoch_visits_images_once_and_flips_half_of_them():
-    run = tiny("relu", augmentation="flips")
-    batches = Session(run, None, CPU, Team(), capture=False).batches
-    batches.begin(epoch=5)
-    visited = batches.order.flatten()
-    assert len(visited.unique()) == len(visited) == batches.steps * run.batch
-    x, y = batches.next()
-    images, flipped = batches.images[visited[:64]], batches.images[visited[:64]].flip(3)
-    straight = (x == images).flatten(1).all(1)
-    assert torch.equal(straight | (x == flipped).flatten(1).all(1), torch.ones(64).bool())
-    assert 10 < straight.sum() < 54
-    assert torch.equal(y, batches.labels[visited[:64]])
-
-
-def test_validation_images_take_no_part_in_training():
-    whole = load("digits", "train")
-    made = Session(tiny("relu", validation=0.2), None, CPU, Team(), capture=False)
-    assert made.validation is not None
-    images = torch.cat([made.batches.images, made.validation[0]])
-    assert len(images) == len(whole.images)
-    assert len(images.flatten(1).unique(dim=0)) == len(whole.images.flatten(1).unique(dim=0))
-    assert len(made.validation[0]) == pytest.approx(0.2 * len(images), abs=5)
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    """A run that was never stopped."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    record = train(INTERRUPTED, tmp_path_factory.mktemp("whole"), checkpoint_seconds=0.0)
+    torch.set_num_threads(threads)
+    return record
 
 
 @pytest.mark.parametrize("share", [0.2, 1 / 3, 0.5, 0.95])  # 1/3 is where the freeze ends
-def test_a_stopped_run_goes_on_bit_for_bit(tmp_path, share, monkeypatch):
+def test_a_stopped_run_goes_on_bit_for_bit(tmp_path, share, monkeypatch, whole):
     monkeypatch.setattr("torch_srelu.lab.train._SHOWN_EVERY", 0.0)
-    run = tiny(validation=0.2, ema=0.9, freeze=1)
-    whole = train(run, tmp_path / "whole")
+    run = INTERRUPTED
     stop = stop_at(share)
     with pytest.raises(Stop):
         train(run, tmp_path / "cut", on_epoch=stop, on_step=stop, checkpoint_seconds=0.0)
@@ -183,10 +144,8 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path, share, monkeypatch):
     assert_equal(record, whole)
 
 
-def test_killed_at_ten_random_moments_the_record_is_the_same(tmp_path):
-    began = time.monotonic()
-    whole = train(KILLED_RUN, tmp_path / "whole", checkpoint_seconds=0.0)
-    seconds = time.monotonic() - began
+def test_killed_at_ten_random_moments_the_record_is_the_same(tmp_path, whole):
+    seconds = 2 * sum(m.seconds for m in whole.metrics)  # with its checkpoints, roughly
     kills = 0
     for attempt in range(10):  # in each, until the run is finished
         root = tmp_path / str(attempt)
@@ -203,9 +162,8 @@ def test_killed_at_ten_random_moments_the_record_is_the_same(tmp_path):
     assert kills >= 10
 
 
-def test_a_damaged_checkpoint_costs_time_only(tmp_path):
-    run = tiny(freeze=1)
-    whole = train(run, tmp_path / "whole")
+def test_a_damaged_checkpoint_costs_time_only(tmp_path, whole):
+    run = INTERRUPTED
     with pytest.raises(Stop):
         train(run, tmp_path / "cut", on_epoch=stop_at(0.6), checkpoint_seconds=0.0)
     (record,) = records.find(tmp_path / "cut")
@@ -287,90 +245,23 @@ def test_manual_srelu_is_never_frozen(tmp_path):
     assert all(not torch.equal(v[0], v[1]) for v in record.parameters().values())
 
 
-def test_bf16_trains_in_bf16(tmp_path):
-    kinds = set()
-    made = Session(tiny(precision="bf16"), None, CPU, Team(), capture=False)
-    for _, block in made.net.blocks():
-        block.act.register_forward_hook(lambda _m, _i, out: kinds.add(out.dtype))
-    metrics = made.train_epoch(lambda: None)
-    assert kinds == {torch.bfloat16}
-    assert math.isfinite(metrics.train_loss)
-    assert all(p.dtype == torch.float32 for p in made.net.parameters())
+def test_what_was_chosen_for_torch_is_put_back(tmp_path):
+    seen: list[bool] = []
+    train(
+        tiny("relu", epochs=1, deterministic=True),
+        tmp_path,
+        on_epoch=lambda _: seen.append(torch.are_deterministic_algorithms_enabled()),
+    )
+    assert seen == [True]
+    assert not torch.are_deterministic_algorithms_enabled()
 
 
-def test_the_average_is_that_of_all_weights_seen():
-    made = Session(tiny("prelu", ema=0.75), None, CPU, Team(), capture=False)
-    expected = [p.detach().double() for p in made.net.parameters()]
-
-    def average() -> None:
-        for i, p in enumerate(made.net.parameters()):
-            expected[i] = 0.75 * expected[i] + 0.25 * p.detach().double()
-
-    made.train_epoch(average)
-    average()  # train_epoch does not call back after the last step
-    for found, value in zip(made.take_step.averaged, expected, strict=True):
-        torch.testing.assert_close(found.double(), value, rtol=1e-5, atol=1e-6)
-
-
-def test_a_step_is_sgd_as_published():
-    """The first two updates of a layer, against the formula in float64."""
-    made = Session(tiny("relu", weight_decay=0.1), None, CPU, Team(), capture=False)
-    conv = next(b for _, b in made.net.blocks()).conv
-    assert conv.bias is not None
-    state = [(conv.weight, 1.0, 0.1), (conv.bias, 2.0, 0.0)]  # with factor and decay
-    values = [p.detach().double() for p, _, _ in state]
-    momentum = [torch.zeros_like(v) for v in values]
-    made.take_step.begin_epoch(0)
-    for step in range(2):
-        made.take_step(step, rate=0.05)
-        for i, (p, factor, decay) in enumerate(state):
-            assert p.grad is not None
-            momentum[i] = 0.9 * momentum[i] + p.grad.double() + decay * values[i]
-            values[i] = values[i] - 0.05 * factor * momentum[i]
-            torch.testing.assert_close(p.detach().double(), values[i], rtol=1e-5, atol=1e-6)
+def test_missing_data_leave_no_record(tmp_path):
+    with pytest.raises(DataError, match="srelu data get mnist"):
+        train(recipe("mnist", "relu", 1), tmp_path / "records", data_root=tmp_path)
+    assert not (tmp_path / "records").exists()
 
 
 def test_a_batch_larger_than_the_data_is_refused(tmp_path):
     with pytest.raises(ValueError, match="more than the 1198 training images"):
         train(tiny("relu", batch=2000), tmp_path)
-
-
-def test_processes_that_were_not_started_are_an_error(tmp_path):
-    with pytest.raises(ValueError, match="torchrun --nproc-per-node 2"):
-        train(tiny("relu", world=2), tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_two_processes_train_the_network_of_one(tmp_path):
-    _torchrun(2, HERE / "sharing.py", tmp_path)
-    alone = sharing.trained(world=1)
-    first, second = (torch.load(tmp_path / f"{r}.pt", weights_only=True) for r in (0, 1))
-    for name, value in alone.net.state_dict().items():
-        assert torch.equal(first[name], second[name]), name
-        torch.testing.assert_close(first[name], value, rtol=1e-3, atol=1e-4)
-    (record,) = records.find(tmp_path / "records")
-    state = checkpoints.load(record.folder)
-    assert state is not None
-    assert all(torch.equal(value, first[name]) for name, value in state["net"].items())
-    for one, two in zip(alone.history.metrics, record.metrics, strict=True):
-        assert two.train_loss == pytest.approx(one.train_loss, rel=1e-4)
-        assert two.train_error == pytest.approx(one.train_error, abs=2 / 1198)
-        assert two.grad_norm == pytest.approx(one.grad_norm, rel=1e-3)
-
-
-def _torchrun(processes: int, script: Path, *arguments: Path) -> None:
-    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={processes}"]
-    command += ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", str(script)]
-    with subprocess.Popen(
-        [*command, *map(str, arguments)],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as started:
-        try:
-            output, _ = started.communicate(timeout=120)
-        except subprocess.TimeoutExpired:
-            started.terminate()  # and torchrun ends its workers
-            raise
-    assert started.returncode == 0, output

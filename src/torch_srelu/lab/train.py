@@ -24,7 +24,7 @@ from .run import Run
 from .session import Session
 
 DEAD_AFTER = 2  # epochs, after which a start is judged
-CHANCE_MARGIN = 0.01  # nats below guessing that count as having learned something
+CHANCE_MARGIN = 1e-3  # nats below guessing; a dead network stays closer, a slow one does not
 _SHOWN_EVERY = 0.5  # seconds between two calls of on_step
 
 
@@ -92,9 +92,9 @@ def train(
         done = crew.tell(_finished_folder(records_root, run) if crew.leads else None)
         if done is not None:
             return records.load(done)
+        began = time.monotonic()
+        session = Session(run, data_root, device, crew, capture)  # fails before a folder is made
         with _open(records_root, run, device, crew) as record:
-            began = time.monotonic()
-            session = Session(run, data_root, device, crew, capture)
             state = checkpoints.load(record.folder)
             if state is not None:
                 session.load_state_dict(state)
