@@ -1,6 +1,7 @@
 """Networks, data and training steps that fit into a blink, for the tests of adapt."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import nn
@@ -57,3 +58,14 @@ def same(a, b):
     if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(map(same, a, b))
     return a == b
+
+
+@contextlib.contextmanager
+def threads(number: int) -> Iterator[None]:
+    """Lets torch use so many threads; on tiny tensors, more only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

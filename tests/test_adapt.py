@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from small_networks import batches, convnet, same, sgd, train, units
+from small_networks import batches, convnet, same, sgd, threads, train, units
 from torch_srelu import AdaptiveInit, LazySReLU, SReLU, param_groups
 from torch_srelu.module import NAMES
 from torch_srelu.optim import srelu_parameters
@@ -59,11 +59,8 @@ def inputs(model, data):
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """Tiny tensors: more threads would only wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+    with threads(1):
+        yield
 
 
 # ---- what adapt sets ----

@@ -160,11 +160,16 @@ def fsdp(rank):
     """Sharded parameters; the ranks have different numbers of batches."""
     x, y = data()
     shares = [list(x[:40].split(8)), list(x[40:].split(8))]
-    expected = by_sorting(network(), [part for share in shares for part in share])
-    model = sharded()
+    model, plain = sharded(), network()
     optimizer = optimizer_of(model)
     init = AdaptiveInit(model, optimizer)
+    for _ in range(2):
+        step(model, optimizer, x[rank::2], y[rank::2])
+    plain.load_state_dict({name: whole(p) for name, p in model.named_parameters()})
+    expected = by_sorting(plain, [part for share in shares for part in share])
     init.adapt(shares[rank])
+    assert not any(p in optimizer.state for p in srelu_parameters(model).values())
+    assert len(optimizer.state) == 6  # three linear layers
     for name, value in expected.items():
         p = model.get_parameter(f"{name}.t_r")
         assert hasattr(p, "full_tensor")

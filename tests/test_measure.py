@@ -4,17 +4,25 @@ import copy
 import io
 import math
 import random
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from small_networks import batches, convnet, same, sgd, train, units
+from small_networks import batches, convnet, same, sgd, threads, train, units
 from torch_srelu import AdaptiveInit, SReLU
 from torch_srelu.adapt import _units
 from torch_srelu.ops.scan import Counts
+from torch_srelu.quantile import ChangedStreamError
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    with threads(1):
+        yield
+
 
 # ---- batches and networks of all kinds ----
 
@@ -28,12 +36,18 @@ class TwoInputs(nn.Module):
         return self.act(x=left + right)
 
 
+class Pair(NamedTuple):
+    left: torch.Tensor
+    right: torch.Tensor
+
+
 def test_loaders_of_tensors_tuples_and_dicts():
     x = torch.randn(10, 3, generator=torch.Generator().manual_seed(0))
     expected = (2 * x).sort(0).values[8]
     ways = [
         ([{"left": x, "right": x}], None),
         ([(x, (x, "label"))], lambda model, batch: model(batch[0], right=batch[1][0])),
+        ([Pair(x, x)], lambda model, pair: model(pair.left, pair.right)),
     ]
     for loader, forward in ways:
         model = TwoInputs()
@@ -107,7 +121,7 @@ def test_modes_and_random_state_are_left_as_they_were():
     modes = [module.training for module in model.modules()]
     state = torch.get_rng_state()
     running = norm.get_buffer("running_mean").clone()
-    init.adapt(data, forward=lambda network, batch: network(batch[0]) + torch.rand(()))
+    init.adapt(data, forward=lambda network, batch: network(batch[0] + torch.rand(())))
     assert [module.training for module in model.modules()] == modes
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.equal(norm.get_buffer("running_mean"), running)
@@ -237,7 +251,7 @@ def test_data_that_change_from_pass_to_pass_are_caught():
         optimizer = sgd(model)
         init = AdaptiveInit(model, optimizer)
         before = picture(model, optimizer)
-        with pytest.raises(RuntimeError, match=f"input of 0: pass 2 {message}"):
+        with pytest.raises(ChangedStreamError, match=f"input of 0: pass 2 {message}"):
             init.adapt(loader)
         assert same(picture(model, optimizer), before)
 

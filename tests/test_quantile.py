@@ -7,12 +7,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from small_networks import threads
 from torch_srelu.ops import scan as scan_module
 from torch_srelu.ops.scan import Counts, Interval, Kept, from_keys, scan, to_keys
-from torch_srelu.quantile import QuantileSearch
+from torch_srelu.quantile import ChangedStreamError, QuantileSearch
 from two_processes import run_in_two_processes
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    with threads(1):
+        yield
 
 
 @pytest.fixture(params=["native", "torch"])
@@ -174,6 +181,19 @@ def test_native_and_torch_see_the_same(shape, dtype, monkeypatch):
     assert seen[0][2:] == seen[1][2:]
 
 
+@pytest.mark.parametrize("shape", [(5, 7, 4000), (20000, 7, 1)])
+def test_the_number_of_threads_does_not_matter(shape):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    found = []
+    for number in (1, 2, 3):
+        with threads(number):
+            found.append(search([x], 7, [0.5, 0.9], bins=128))
+    for other in found[1:]:
+        assert torch.equal(other.values, found[0].values)
+        assert torch.equal(other.below, found[0].below)
+    assert torch.equal(found[0].values, by_sorting([x], 7, [0.5, 0.9]))
+
+
 @pytest.mark.usefixtures("execution")
 def test_writes_down_no_more_than_it_has_room_for():
     x = torch.arange(100.0).reshape(100, 1, 1)
@@ -186,7 +206,9 @@ def test_writes_down_no_more_than_it_has_room_for():
 
 def test_few_passes_and_bounded_memory():
     generator = torch.Generator().manual_seed(0)
-    batches = [torch.randn(64, 20, 30, 30, generator=generator) for _ in range(4)]
+    # Brighter from image to image and from left to right: the probe must see all parts of a batch.
+    light = torch.linspace(1, 3, 64)[:, None, None, None] * torch.linspace(1, 9, 32)
+    batches = [torch.randn(64, 20, 32, 32, generator=generator) * light for _ in range(4)]
     found = search(batches, 20, [0.9])
     assert found.passes == 2
     again = QuantileSearch(20, [0.9])
@@ -253,8 +275,23 @@ def test_a_stream_that_changes_is_caught():
         found.finish_pass()
         assert not found.done
         found.update(again)
-        with pytest.raises(RuntimeError, match=message):
+        with pytest.raises(ChangedStreamError, match=message):
             found.finish_pass()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_same_values_in_other_batches_are_the_same_stream(dtype):
+    x = 100 * torch.rand(5000, 2, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    found = QuantileSearch(2, [0.9], bins=8)
+    found.probe(x)
+    found.start()
+    ways = iter([x.split(7), x.flip(0).split(1000), [x], x.roll(99, 0).split(33)])
+    while not found.done:
+        for batch in next(ways, [x]):
+            found.update(batch)
+        found.finish_pass()
+    assert found.passes > 2
+    assert torch.equal(found.values, by_sorting([x], 2, [0.9]))
 
 
 def test_a_stream_that_turns_wide_is_refused():

@@ -17,7 +17,6 @@ from .measure import (
     call,
     device_of,
     process_group,
-    sharded_modules,
     unwrap,
 )
 from .module import SReLU
@@ -105,7 +104,6 @@ class AdaptiveInit:
             searches = self._searches(units)
             group = process_group(self.model)
             Measurement(self.model, searches, units, loader, forward or call, group).run()
-            _reshard(self.model)
             found = {name: _thresholds(units[name], search) for name, search in searches.items()}
             for name, (t_r, _) in found.items():
                 _write(units[name][0].t_r, t_r)
@@ -184,8 +182,7 @@ class AdaptiveInit:
             name: 1 if self.scope == "layer" else first.num_channels
             for name, (first, *_) in units.items()
         }
-        affordable = _MEMORY // (8 * sum(sizes.values()))
-        bins = min(_MAX_BINS, max(_MIN_BINS, 1 << (affordable.bit_length() - 1)))
+        bins = min(_MAX_BINS, max(_MIN_BINS, _MEMORY // (8 * sum(sizes.values()))))
         return {
             name: QuantileSearch(
                 size,
@@ -273,12 +270,6 @@ def _write(parameter: Tensor, value: Tensor) -> None:
 
         value = distribute_tensor(value, parameter.device_mesh, parameter.placements)  # type: ignore[attr-defined]
     parameter.copy_(value)
-
-
-def _reshard(model: nn.Module) -> None:
-    """Lets go of the gathered parameters that a forward pass of a sharded model leaves behind."""
-    for module in sharded_modules(model):
-        module.reshard()
 
 
 def _repeated(loader: Any) -> int:

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 from torch.nn.parallel import DataParallel, DistributedDataParallel
+from torch.utils._pytree import tree_map
 
 from .module import SReLU
-from .quantile import QuantileSearch
+from .quantile import ChangedStreamError, QuantileSearch
 from .replay import RandomState, new_workers
 
 Forward = Callable[[nn.Module, Any], Any]
@@ -57,6 +58,8 @@ class Measurement:
         with contextlib.ExitStack() as stack:
             stack.callback(random.restore)
             stack.enter_context(_evaluating(self._model))
+            for module in sharded_modules(self._model):
+                stack.callback(module.reshard)  # a forward pass leaves some parameters gathered
             stack.enter_context(_eager())
             for unit in self._search_of:
                 hook = unit.register_forward_pre_hook(self._observe, with_kwargs=True)
@@ -191,14 +194,8 @@ def call(model: nn.Module, batch: Any) -> Any:
 
 
 def _to(batch: Any, device: torch.device) -> Any:
-    """The batch with all its tensors on ``device``."""
-    if hasattr(batch, "to"):
-        return batch.to(device)
-    if isinstance(batch, Mapping):
-        return {name: _to(part, device) for name, part in batch.items()}
-    if isinstance(batch, (tuple, list)):
-        return [_to(part, device) for part in batch]
-    return batch
+    """The batch, of the same structure, with all its tensors on ``device``."""
+    return tree_map(lambda part: part.to(device) if hasattr(part, "to") else part, batch)
 
 
 @contextlib.contextmanager
@@ -227,8 +224,8 @@ def _named(unit: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise ValueError(f"the input of {unit}: {error}") from None
-    except RuntimeError as error:
-        raise RuntimeError(
+    except ChangedStreamError as error:
+        raise ChangedStreamError(
             f"the input of {unit}: {error}. The data must be the same each time the loader is "
             "read. The generators of torch, Python, NumPy and the DataLoader are replayed; a data "
             "set or transform with a generator of its own must seed it anew each time"

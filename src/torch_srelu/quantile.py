@@ -19,6 +19,10 @@ _LARGEST = int(to_keys(torch.tensor(torch.finfo(torch.float64).max, dtype=torch.
 _MARGIN = 0.08  # on both sides of a quantile of the probe, as a share of all values
 
 
+class ChangedStreamError(RuntimeError):
+    """A later pass saw other values than the first."""
+
+
 class QuantileSearch:
     """Finds exact quantiles of every channel of a stream that can be read more than once.
 
@@ -28,14 +32,14 @@ class QuantileSearch:
     stream counts how many lie in each of ``bins`` small steps there and below them; each later
     pass does so inside the one step that holds the rank, or writes its values down if they are
     few. Two or three passes are the rule. Between passes, the number of values and a checksum are
-    compared: a stream that did not repeat itself is an error.
+    compared: a stream that did not repeat itself is an error (`ChangedStreamError`).
 
     Memory: 8 bytes times ``bins`` for every channel and quantile, besides a few numbers.
 
     Args:
         channels: Number of channels; 1 treats all values of a batch as one channel.
         quantiles: Which to find, each in (0, 1].
-        bins: Steps that a pass tells apart, a power of two.
+        bins: Steps that a pass tells apart, at least 2.
         device: Where the batches are.
         group: The processes that share the stream; None for one process alone. Every process must
             call `start` and `finish_pass` equally often, also where it has no batch.
@@ -217,11 +221,15 @@ class QuantileSearch:
             self._into = [Counts(channels, self._bins, self._device) for _ in self._lo]
 
     def _shift(self, lo: Tensor, hi: Tensor) -> Tensor:
-        """How many bits of the keys a bin leaves open, so that ``bins`` of them are enough."""
-        # In float64, whose rounding can only ask for wider bins. Half of the bins: the first and
-        # the last may be cut, and the number of keys is rounded up to a power of two.
-        keys = torch.frexp(hi.double() - lo.double() + 1).exponent.long()
-        return (keys - (self._bins.bit_length() - 2)).clamp(min=0)
+        """How many low bits of the keys a bin leaves open: as few as ``bins`` bins allow."""
+        # The width in float64, where it cannot overflow, gives bins that are surely wide enough
+        # but up to four times too wide.
+        width = torch.frexp(hi.double() - lo.double() + 1).exponent.long()
+        shift = (width - self._bins.bit_length() + 2).clamp(min=0)
+        for _ in range(2):
+            finer = (shift - 1).clamp(min=0)
+            shift = torch.where((hi >> finer) - (lo >> finer) < self._bins, finer, shift)
+        return shift
 
     def _narrow(self, r: int, rank: int, counts: Tensor) -> None:
         """From the counts of the bins to the bin that holds the rank, or to what lies outside."""
@@ -241,9 +249,9 @@ class QuantileSearch:
         if self.passes == 0:  # the guess may have missed
             every = torch.full_like(lo, self.count)
             zero = torch.zeros_like(lo)
-            inside = total[:, -1]
+            last = total[:, -1]
             self._replace(new, rank <= under, [self._smallest, lo - 1, zero, under])
-            self._replace(new, rank > inside, [hi + 1, self._largest, inside, every - inside])
+            self._replace(new, rank > last, [hi + 1, self._largest, last, every - last])
             known = torch.zeros_like(lo, dtype=torch.bool)
         else:
             known = lo == hi
@@ -263,6 +271,8 @@ class QuantileSearch:
         keys = keys[order]
         todo = (self._lo[r] < self._hi[r]).nonzero().squeeze(1)
         held = self._inside[r][todo]
+        if len(keys) != int(held.sum()):
+            raise ChangedStreamError(f"pass {self.passes + 1} saw other values than the first")
         answer = keys[held.cumsum(0) - held + rank - 1 - self._below[r][todo]]
         self._lo[r][todo] = self._hi[r][todo] = answer
         smaller = keys < self._lo[r][channels]
@@ -270,7 +280,7 @@ class QuantileSearch:
 
     def _gather(self, kept: Kept) -> tuple[Tensor, Tensor]:
         """What all processes wrote down: each fills its own part of one long table."""
-        number = int(kept.number)
+        number = min(int(kept.number), len(kept.keys))
         mine = torch.stack((kept.keys[:number], kept.channels[:number]))
         if self._group is None:
             return mine[0], mine[1]
@@ -292,10 +302,14 @@ class QuantileSearch:
             return
         before, expected = self._fingerprint
         if count != before:
-            raise RuntimeError(f"pass {self.passes + 1} saw {count} values, the first {before}")
-        other = int((checksum != expected).sum())
+            raise ChangedStreamError(
+                f"pass {self.passes + 1} saw {count} values, the first {before}"
+            )
+        # The sums of a batch are modulo the width of a key, so only that much of them is known.
+        known = -1 if self._dtype == torch.float64 else 2**32 - 1
+        other = int(((checksum - expected) & known != 0).sum())
         if other:
-            raise RuntimeError(
+            raise ChangedStreamError(
                 f"pass {self.passes + 1} saw other values than the first in {other} of "
                 f"{len(checksum)} channels"
             )

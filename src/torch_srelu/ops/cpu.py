@@ -16,6 +16,8 @@ from .reference import compute_dtype
 ISAS = ("portable", "avx2", "avx512")
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}  # places in the C tables
 
+ABI = 1  # of the functions below; the same number stands in srelu.c
+
 _isa: int | None = None  # a place in ISAS; None: the best that this machine has
 
 
@@ -33,6 +35,11 @@ def _library() -> ctypes.CDLL | OSError:
         library = ctypes.CDLL(str(found[0]))
     except OSError as error:
         return OSError(f"the native CPU kernels in {found[0].name} could not be loaded: {error}")
+    if not hasattr(library, "srelu_abi") or library.srelu_abi() != ABI:
+        return OSError(
+            f"the native CPU kernels in {found[0].name} belong to another version of torch_srelu; "
+            "install it again to compile them anew"
+        )
     pointer, size = ctypes.c_void_p, ctypes.c_int64
     head, shape = [ctypes.c_int] * 3, [size] * 3
     library.srelu_forward.argtypes = [*head, *[pointer] * 3, *shape]
@@ -82,11 +89,11 @@ def backward(
     view: View,
     need_input: bool,
     need_params: bool,
-) -> tuple[Tensor | None, list[Tensor] | None]:
-    """Gradients for the dense ``x`` (``grad`` has its layout) and for the four parameters."""
+) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients of the dense ``x`` (``grad`` has its layout) and, as (4, C), of the parameters."""
     native = _in_dtype(params, compute_dtype(x))
     grad_x = torch.empty_like(x) if need_input else None
-    grads = [torch.empty_like(p, requires_grad=False) for p in native] if need_params else None
+    grads = x.new_empty((4, view.channels), dtype=compute_dtype(x)) if need_params else None
     _call(
         "srelu_backward",
         x,
@@ -94,10 +101,10 @@ def backward(
         x.data_ptr(),
         None if grad_x is None else grad_x.data_ptr(),
         _addresses(native),
-        None if grads is None else _addresses(grads),
+        None if grads is None else grads.data_ptr(),
         *view,
     )
-    return grad_x, grads and [g.to(p.dtype) for g, p in zip(grads, params, strict=True)]
+    return grad_x, grads
 
 
 def _call(function: str, x: Tensor, *arguments) -> None:
@@ -115,8 +122,8 @@ def _in_dtype(params: Sequence[Tensor], dtype: torch.dtype) -> Sequence[Tensor]:
     return [p.detach().to(dtype).contiguous() for p in params]
 
 
-def _addresses(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:
-    return _FourPointers(*[t.data_ptr() for t in tensors])
+def _addresses(params: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:
+    return _FourPointers(*[p.data_ptr() for p in params])
 
 
 _FourPointers = ctypes.c_void_p * 4

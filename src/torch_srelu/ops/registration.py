@@ -13,8 +13,6 @@ from torch.autograd import forward_ad
 
 from . import backends, layout, reference
 
-Gradients = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]
-
 
 def transformed() -> bool:
     """Whether forward-mode AD or a torch.func transform is at work.
@@ -56,18 +54,24 @@ def compute_backward(
     dim: int,
     need_input: bool,
     need_params: bool,
-) -> Gradients:
-    """The gradients that are needed, by whichever execution serves ``x``; None for the others."""
-    params = (t_r, a_r, t_l, a_l)
+) -> tuple[Tensor | None, Tensor | None]:
+    """The gradient of ``x`` and, stacked as (4, C) in the dtype of the arithmetic, the others.
+
+    By whichever execution serves ``x``. What is not needed is None.
+    """
     kernels = backends.kernels(x)
     x = layout.densify(x)
     if kernels is None or x.numel() == 0:
-        grad_x, *grads = reference.srelu_backward(grad, x, *params, dim)
-        grad_x = layout.like(grad_x, x)
-        return (grad_x if need_input else None, *(grads if need_params else [None] * 4))  # type: ignore[return-value]
+        grad_x, grads = _reference_backward(grad, x, t_r, a_r, t_l, a_l, dim)
+        return layout.like(grad_x, x) if need_input else None, grads if need_params else None
+    grad = layout.like(grad, x)
     view = _view(x, t_r, dim)
-    grad_x, grads = kernels.backward(layout.like(grad, x), x, params, view, need_input, need_params)
-    return (grad_x, *(grads or [None] * 4))  # type: ignore[return-value]
+    return kernels.backward(grad, x, (t_r, a_r, t_l, a_l), view, need_input, need_params)
+
+
+def _reference_backward(grad, x, t_r, a_r, t_l, a_l, dim, *_) -> tuple[Tensor, Tensor]:
+    grad_x, *grads = reference.srelu_backward(grad, x, t_r, a_r, t_l, a_l, dim)
+    return grad_x, torch.stack([g.to(reference.compute_dtype(x)) for g in grads])
 
 
 def _view(x: Tensor, t_r: Tensor, dim: int) -> layout.View:
@@ -95,7 +99,7 @@ class Fused(torch.autograd.Function):
         if not torch._C._has_storage(grad):
             # A batch of gradients in disguise (torch.autograd.grad with is_grads_batched): that
             # vmap is not torch.func's, and only operators that torch knows can see through it.
-            return _backward(ctx, grad, lambda *args: reference.srelu_backward(*args[:-2]))
+            return _backward(ctx, grad, _reference_backward)
         return _backward(ctx, grad, compute_backward)
 
 
@@ -106,16 +110,18 @@ def _backward(ctx, grad: Tensor, function) -> tuple[Tensor | None, ...]:
     if ctx.frozen:
         # Zeros, not None: optimizers, DDP and gradient clipping then see parameters that rest.
         pairs = zip(params, need_params, strict=True)
-        grads = [torch.zeros_like(p) if need else None for p, need in pairs]
+        zeros = [torch.zeros_like(p) if need else None for p, need in pairs]
         if not need_input:
-            return (None, *grads, None, None)
-        grad_x = function(grad, x, *(p.detach() for p in params), ctx.dim, True, False)[0]
-        return (grad_x, *grads, None, None)
-    grads = function(grad, x, *params, ctx.dim, need_input, any(need_params))
-    if need_input and all(need_params):
-        return (*grads, None, None)
-    needed = zip(grads, (need_input, *need_params), strict=True)
-    return (*(g if need else None for g, need in needed), None, None)
+            return (None, *zeros, None, None)
+        grad_x, _ = function(grad, x, *(p.detach() for p in params), ctx.dim, True, False)
+        return (grad_x, *zeros, None, None)
+    any_params = any(need_params)
+    grad_x, stacked = function(grad, x, *params, ctx.dim, need_input, any_params)
+    if not any_params:
+        return (grad_x, None, None, None, None, None, None)
+    grads = zip(stacked.unbind(), params, need_params, strict=True)
+    cast = [g.to(p.dtype) if need else None for g, p, need in grads]
+    return (grad_x if need_input else None, *cast, None, None)
 
 
 # ---- the operators ----
@@ -144,7 +150,7 @@ def srelu_backward(
     dim: int,
     need_input: bool,
     need_params: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:
     grads = compute_backward(grad, x, t_r, a_r, t_l, a_l, dim, need_input, need_params)
     # An operator cannot return None: what is not needed is an empty tensor.
     return tuple(x.new_empty(0) if g is None else g for g in grads)  # type: ignore[return-value]
@@ -152,9 +158,11 @@ def srelu_backward(
 
 @srelu_backward.register_fake
 def _(grad, x, t_r, a_r, t_l, a_l, dim, need_input, need_params):
-    grad_x = torch.empty_like(x) if need_input else x.new_empty(0)
-    params = (t_r, a_r, t_l, a_l)
-    return (grad_x, *(torch.empty_like(p) if need_params else x.new_empty(0) for p in params))
+    size = (4, t_r.shape[0]) if need_params else (0,)
+    return (
+        torch.empty_like(x) if need_input else x.new_empty(0),
+        x.new_empty(size, dtype=reference.compute_dtype(x) if need_params else x.dtype),
+    )
 
 
 def _keep(ctx, inputs, output):
@@ -171,15 +179,14 @@ def _keep_backward(ctx, inputs, output):
     ctx.save_for_backward(*tensors)
 
 
-def _autograd_backward(ctx, *cotangents):
-    grad, x, *params = ctx.saved_tensors
-    t_r, a_r, t_l, a_l = params
-    needed = (ctx.need_input, *[ctx.need_params] * 4)
-    filled = tuple(
-        u if need and u is not None else torch.zeros_like(t)
-        for u, need, t in zip(cotangents, needed, (x, *params), strict=True)
-    )
-    grads = reference.srelu_double_backward(filled, grad, x, t_r, a_r, t_l, a_l, ctx.dim)  # type: ignore[arg-type]
+def _autograd_backward(ctx, u_x, u_params):
+    grad, x, t_r, a_r, t_l, a_l = ctx.saved_tensors
+    if u_x is None or not ctx.need_input:
+        u_x = torch.zeros_like(x)
+    if u_params is None or not ctx.need_params:
+        u_params = x.new_zeros((4, t_r.shape[0]), dtype=reference.compute_dtype(x))
+    cotangents = (u_x, *u_params.unbind())
+    grads = reference.srelu_double_backward(cotangents, grad, x, t_r, a_r, t_l, a_l, ctx.dim)  # type: ignore[arg-type]
     return (*grads, None, None, None)
 
 
@@ -223,11 +230,10 @@ def _(info, in_dims, grad, x, t_r, a_r, t_l, a_l, dim, need_input, need_params):
     batch, channels = params[0].shape
     (grad, _), (x, dim) = _fold(grad, dim, channels), _fold(x, dim, channels)
     flat = (p.flatten() for p in params)
-    grad_x, *grads = srelu_backward(grad, x, *flat, dim, need_input, need_params)
+    grad_x, grads = srelu_backward(grad, x, *flat, dim, need_input, need_params)
     if need_input:
         grad_x = _unfold(grad_x, dim, channels)
     if need_params:
-        grads = [g.reshape(batch, channels) for g in grads]
+        grads = grads.reshape(4, batch, channels)
     # what is not needed is an empty tensor, the same for the whole batch
-    places = (0 if need_input else None, *[0 if need_params else None] * 4)
-    return (grad_x, *grads), places
+    return (grad_x, grads), (0 if need_input else None, 1 if need_params else None)

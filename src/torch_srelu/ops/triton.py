@@ -137,10 +137,10 @@ def _forward_launch(view: View, dtype: torch.dtype) -> Launch:
 
 
 class Backward(NamedTuple):
-    """The kernel, and if it leaves partial sums: their shape, and the kernel that adds them up."""
+    """The kernel, the shape of its sums, and the kernel that adds these up where that is needed."""
 
     first: Launch
-    partial: tuple[int, int, int] | None
+    sums: tuple[int, int]
     second: Launch | None
 
 
@@ -157,14 +157,14 @@ def _backward_launch(
     kernel = kernels.backward_runs if runs else kernels.backward_columns
     first = Launch(kernel, (how.groups * how.splits, 1, 1), how.sizes, {**meta, **how.meta})
     if alone or not need_params:
-        return Backward(first, None, None)
+        return Backward(first, (4, channels), None)
     summed = 1 if runs else view.inner  # columns that belong to one channel
     width = min(32, _power_of_two(channels))
     parts = min(1024 // width, _power_of_two(how.splits * summed))
     meta = {"COMPUTE": _compute(dtype), "PARTS": parts, "CHANNELS": width, "num_warps": 4}
     sizes = (how.splits, channels, summed)
     second = Launch(kernels.finish, (_ceil(channels, width), 4, 1), sizes, meta)
-    return Backward(first, (4, how.splits, channels * summed), second)
+    return Backward(first, (4, how.splits * channels * summed), second)
 
 
 def forward(x: Tensor, params: Sequence[Tensor], view: View) -> Tensor:
@@ -185,8 +185,8 @@ def backward(
     view: View,
     need_input: bool,
     need_params: bool,
-) -> tuple[Tensor | None, Sequence[Tensor] | None]:
-    """Gradients for the dense ``x`` (``grad`` has its layout) and for the four parameters."""
+) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients of the dense ``x`` (``grad`` has its layout) and, as (4, C), of the parameters."""
     if _elsewhere(x):
         with torch.cuda.device(x.device):
             return backward(grad, x, params, view, need_input, need_params)
@@ -194,13 +194,13 @@ def backward(
     key = _key(x, params)
     first, size, second = _backward_launch(view, x.dtype, need_input, need_params)
     grad_x = torch.empty_like(x) if need_input else None
-    grads = [torch.empty_like(p) for p in params] if need_params else [None] * 4
-    partial = None if size is None else x.new_empty(size, dtype=compute_dtype(x))
-    sums = (partial, *(grads if second is None else [None] * 4)) if is_runs(view) else (partial,)
-    first(key, grad, x, grad_x, *params, *sums)
-    if second is not None:
-        second(key, partial, params[1], params[3], *grads)
-    return grad_x, grads if need_params else None  # type: ignore[return-value]
+    sums = x.new_empty(size, dtype=compute_dtype(x)) if need_params else None
+    first(key, grad, x, grad_x, sums, *params)
+    if second is None:
+        return grad_x, sums
+    grads = x.new_empty((4, view.channels), dtype=compute_dtype(x))
+    second(key, sums, grads, params[1], params[3])
+    return grad_x, grads
 
 
 def _compute(dtype: torch.dtype) -> tl.dtype:

@@ -172,8 +172,7 @@ def forward_columns(
 
 @triton.jit
 def backward_runs(
-    g_ptr, x_ptr, gx_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr,
-    partial_ptr, gt_r_ptr, ga_r_ptr, gt_l_ptr, ga_l_ptr,
+    g_ptr, x_ptr, gx_ptr, sums_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr,
     outer, channels, inner, segments, steps, splits,
     INPUT: tl.constexpr, PARAMS: tl.constexpr, COMPUTE: tl.constexpr, ALONE: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr,
@@ -189,23 +188,20 @@ def backward_runs(
             right0, right1, left0, left1, INPUT, PARAMS, COMPUTE, EVEN,
         )  # fmt: skip
     if PARAMS:
-        if ALONE:  # this program has seen all of the channel
-            tl.store(gt_r_ptr + c, tl.sum(right0) * (1 - a_r))
-            tl.store(ga_r_ptr + c, tl.sum(right1))
-            tl.store(gt_l_ptr + c, tl.sum(left0) * (1 - a_l))
-            tl.store(ga_l_ptr + c, tl.sum(left1))
-        else:  # partial: (4, splits, channels)
-            plane = splits * channels
-            out = partial_ptr + split * channels + c
-            tl.store(out, tl.sum(right0))
-            tl.store(out + plane, tl.sum(right1))
-            tl.store(out + 2 * plane, tl.sum(left0))
-            tl.store(out + 3 * plane, tl.sum(left1))
+        sum_t_r, sum_t_l = tl.sum(right0), tl.sum(left0)
+        if ALONE:  # this program has seen all of the channel: these are the gradients
+            sum_t_r, sum_t_l = sum_t_r * (1 - a_r), sum_t_l * (1 - a_l)
+        plane = splits * channels  # sums: (4, splits, channels)
+        out = sums_ptr + split * channels + c
+        tl.store(out, sum_t_r)
+        tl.store(out + plane, tl.sum(right1))
+        tl.store(out + 2 * plane, sum_t_l)
+        tl.store(out + 3 * plane, tl.sum(left1))
 
 
 @triton.jit
 def backward_columns(
-    g_ptr, x_ptr, gx_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, partial_ptr,
+    g_ptr, x_ptr, gx_ptr, sums_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr,
     rows, columns, inner, blocks, steps, splits,
     INPUT: tl.constexpr, PARAMS: tl.constexpr, COMPUTE: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr, EVEN: tl.constexpr,
@@ -223,8 +219,8 @@ def backward_columns(
             right0, right1, left0, left1, INPUT, PARAMS, COMPUTE, EVEN,
         )  # fmt: skip
     if PARAMS:
-        plane = splits * columns  # partial: (4, splits, columns)
-        out = partial_ptr + split * columns + k
+        plane = splits * columns  # sums: (4, splits, columns)
+        out = sums_ptr + split * columns + k
         tl.store(out, tl.sum(right0, 0), mask=in_row)
         tl.store(out + plane, tl.sum(right1, 0), mask=in_row)
         tl.store(out + 2 * plane, tl.sum(left0, 0), mask=in_row)
@@ -233,16 +229,15 @@ def backward_columns(
 
 @triton.jit
 def finish(
-    partial_ptr, a_r_ptr, a_l_ptr, gt_r_ptr, ga_r_ptr, gt_l_ptr, ga_l_ptr,
-    splits, channels, inner,
+    sums_ptr, grads_ptr, a_r_ptr, a_l_ptr, splits, channels, inner,
     COMPUTE: tl.constexpr, PARTS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    """Adds the partial sums, (4, splits, channels * inner), over splits and inner, in order."""
+    """Adds partial sums, (4, splits, channels * inner), over splits and inner, in order."""
     c = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
     which = tl.program_id(1)
     real = c < channels
     total = tl.zeros((PARTS, CHANNELS), dtype=COMPUTE)
-    base = partial_ptr + which.to(tl.int64) * splits * channels * inner
+    base = sums_ptr + which.to(tl.int64) * splits * channels * inner
     for first in range(0, splits * inner, PARTS):
         part = first + tl.arange(0, PARTS)
         row = (part // inner) * channels * inner + part % inner
@@ -251,11 +246,6 @@ def finish(
     grad = tl.sum(total, 0)
     if which == 0:
         grad *= 1 - tl.load(a_r_ptr + c, mask=real, other=0).to(COMPUTE)
-        tl.store(gt_r_ptr + c, grad, mask=real)
-    elif which == 1:
-        tl.store(ga_r_ptr + c, grad, mask=real)
     elif which == 2:
         grad *= 1 - tl.load(a_l_ptr + c, mask=real, other=0).to(COMPUTE)
-        tl.store(gt_l_ptr + c, grad, mask=real)
-    else:
-        tl.store(ga_l_ptr + c, grad, mask=real)
+    tl.store(grads_ptr + which * channels + c, grad, mask=real)

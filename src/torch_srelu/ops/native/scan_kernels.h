@@ -1,6 +1,11 @@
 /* The scan for one width of key: NAME, KEY, UNSIGNED and MAGNITUDE are set by scan.c. */
 
-static inline KEY NAME(key)(KEY bits) { return bits < 0 ? (KEY)-(bits & MAGNITUDE) : bits; }
+/* Without a branch: signs are random, and a wrong guess costs more than the whole rest. */
+static inline KEY NAME(key)(KEY bits)
+{
+    KEY negative = bits < 0 ? -1 : 0;
+    return ((bits & MAGNITUDE) ^ negative) - negative;
+}
 
 /* `n` values of one column. Sums wrap around, hence unsigned. */
 FASTEST static int NAME(scan_run)(const KEY *x, int n, KEY lo, KEY hi, UNSIGNED *sum, int64_t *below,

@@ -119,8 +119,8 @@ static int usable_threads(int wanted, int64_t chunks)
 /* ---- what Python calls (ops/cpu.py) ---- */
 
 typedef int forward_fn(const void *, void *, const void *const *, int64_t, int64_t, int64_t, int);
-typedef int backward_fn(const void *, const void *, void *, const void *const *, void *const *,
-                        int64_t, int64_t, int64_t, int);
+typedef int backward_fn(const void *, const void *, void *, const void *const *, void *, int64_t,
+                        int64_t, int64_t, int);
 
 #define ROW(kind, isa) { kind##_##isa##_float32, kind##_##isa##_float64, kind##_##isa##_bfloat16 }
 #if HAVE_X86
@@ -130,6 +130,9 @@ typedef int backward_fn(const void *, const void *, void *, const void *const *,
 #endif
 static forward_fn *const forward_table[][3] = TABLE_OF(forward);
 static backward_fn *const backward_table[][3] = TABLE_OF(backward);
+
+/* Changes with the functions below: a library left over from another version is not called. */
+int srelu_abi(void) { return 1; }
 
 /* The best instruction set of this machine: 0 portable, 1 AVX2, 2 AVX-512. */
 int srelu_best_isa(void)
@@ -153,9 +156,9 @@ int srelu_forward(int isa, int dtype, int threads, const void *x, void *y, const
     return forward_table[isa][dtype](x, y, params, outer, channels, inner, threads);
 }
 
-/* grad_x or grad_params may be NULL: then they are not computed. */
+/* grad_params: (4, C). It or grad_x may be NULL: then they are not computed. */
 int srelu_backward(int isa, int dtype, int threads, const void *grad, const void *x, void *grad_x,
-                   const void *const *params, void *const *grad_params, int64_t outer,
+                   const void *const *params, void *grad_params, int64_t outer,
                    int64_t channels, int64_t inner)
 {
     return backward_table[isa][dtype](grad, x, grad_x, params, grad_params, outer, channels, inner,

@@ -162,7 +162,7 @@ static int NAME(forward)(const void *x_, void *y_, const void *const *params, in
 /* Adds up the slots of all chunks in order. slots: (chunks, 4, width); column k of a row belongs to
  * channel k / inner % channels. */
 static void NAME(finish)(const double *slots, int64_t chunks, int64_t width, int64_t inner,
-                         int64_t channels, const void *const *params, void *const *grad_params)
+                         int64_t channels, const void *const *params, A *grad_params)
 {
     for (int64_t c = 0; c < channels; c++) {
         double sum[4] = {0, 0, 0, 0};
@@ -172,15 +172,15 @@ static void NAME(finish)(const double *slots, int64_t chunks, int64_t width, int
                     for (int s = 0; s < 4; s++)
                         sum[s] += slots[(j * 4 + s) * width + k];
         NAME(Channel) p = NAME(channel)(params, c);
-        ((A *)grad_params[0])[c] = (A)(sum[0] * (1 - p.a_r));
-        ((A *)grad_params[1])[c] = (A)sum[1];
-        ((A *)grad_params[2])[c] = (A)(sum[2] * (1 - p.a_l));
-        ((A *)grad_params[3])[c] = (A)sum[3];
+        grad_params[c] = (A)(sum[0] * (1 - p.a_r));
+        grad_params[channels + c] = (A)sum[1];
+        grad_params[2 * channels + c] = (A)(sum[2] * (1 - p.a_l));
+        grad_params[3 * channels + c] = (A)sum[3];
     }
 }
 
 static int NAME(backward_runs)(const T *g, const T *x, T *gx, const void *const *params,
-                               void *const *grad_params, int64_t outer, int64_t channels,
+                               A *grad_params, int64_t outer, int64_t channels,
                                int64_t inner, int threads)
 {
     int64_t n = outer * channels * inner, chunks = count_chunks(n, grad_params ? channels : 1);
@@ -206,7 +206,7 @@ static int NAME(backward_runs)(const T *g, const T *x, T *gx, const void *const 
 }
 
 static int NAME(backward_columns)(const T *g, const T *x, T *gx, const void *const *params,
-                                  void *const *grad_params, int64_t outer, int64_t channels,
+                                  A *grad_params, int64_t outer, int64_t channels,
                                   int64_t inner, int threads)
 {
     NAME(Columns) t;
@@ -246,7 +246,7 @@ static int NAME(backward_columns)(const T *g, const T *x, T *gx, const void *con
 }
 
 static int NAME(backward)(const void *g, const void *x, void *gx, const void *const *params,
-                          void *const *grad_params, int64_t outer, int64_t channels, int64_t inner,
+                          void *grad_params, int64_t outer, int64_t channels, int64_t inner,
                           int threads)
 {
     if (channels == 1 || inner >= SHORT_RUN)
