@@ -11,7 +11,6 @@ from rich.text import Text
 
 from .. import comparison, tables
 from ..choices import check_choice
-from ..data import places, registry
 from ..distributed import world_size
 from ..records import Record
 from ..run import Run
@@ -136,13 +135,6 @@ def _decisions(settings: list[str] | None, **given: Any) -> dict[str, Any]:
     return {**parse_settings(settings or []), **own, "world": world_size()}
 
 
-def _require(name: str, data: Path | None) -> None:
-    """Raises DataError if the data are not there, before a record is begun."""
-    entry = registry.dataset(name)
-    if entry.sources:  # others need no files
-        places.locate(entry, data)
-
-
 def _train_all(
     runs: Sequence[Run],
     folder: Path,
@@ -151,7 +143,6 @@ def _train_all(
     tensorboard: bool,
 ) -> list[Record]:
     """Trains what is not finished yet, and shows it; Ctrl-C says how to go on."""
-    _require(runs[0].dataset, data)
     board = Board(comparison.names(runs), runs)
     found = []
     try:
