@@ -128,7 +128,8 @@ def text(comparison: Comparison) -> Group:
         for row in grid.rows:
             table.add_row(*map(Text, row))
         parts += [table, Text()]
-    return Group(*parts, Text(verdict(comparison)))
+    said = verdict(comparison)
+    return Group(*parts, *([Text(said)] if said else []))
 
 
 def markdown(comparison: Comparison) -> str:
