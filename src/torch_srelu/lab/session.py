@@ -156,7 +156,7 @@ class Session:
             return None
         images, labels = self.validation
         _, predictions = self.evaluate(images, labels)
-        return (predictions != labels).double().mean().item()
+        return _error(predictions, labels)
 
     @torch.no_grad()
     def evaluate(self, images: Tensor, labels: Tensor) -> tuple[float, Tensor]:
