@@ -1,6 +1,9 @@
 """Runs before every test module is imported."""
 
+import atexit
 import os
+import shutil
+import tempfile
 
 import torch
 from hypothesis import HealthCheck, settings
@@ -9,6 +12,12 @@ from hypothesis import HealthCheck, settings
 # is imported by anyone.
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
+
+# What torch.compile has kept from another version of our operators is not ours to test.
+if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
+    cache = tempfile.mkdtemp(prefix="inductor-")
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
+    atexit.register(shutil.rmtree, cache, ignore_errors=True)
 
 settings.register_profile(
     "srelu",

@@ -22,7 +22,7 @@ from torch_srelu.ops import registration
 pytestmark = pytest.mark.parametrize("execution", EXECUTIONS)
 
 
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(problem=problems())
 def test_values_and_gradients(execution: str, problem: Problem) -> None:
     if takes(execution, problem.x.dtype):
@@ -51,8 +51,8 @@ def test_nan_and_infinity(execution: str, problem: Problem) -> None:
 @pytest.mark.parametrize("shared", [False, True])
 def test_tensors_of_many_blocks(execution: str, shape, layout: str, shared: bool) -> None:
     """Large enough for several chunks, tiles and flushes, in both shapes of loop."""
-    if execution == "triton" and device_of(execution) == "cpu" and len(shape) == 4:
-        shape = (4, *shape[1:])  # the interpreter is slow
+    if execution == "triton" and device_of(execution) == "cpu":  # the interpreter is slow
+        shape = (max(2, shape[0] // 16), *shape[1:])
     torch.manual_seed(0)
     x = lay_out(torch.randn(shape), layout)
     channels = 1 if shared else shape[1]
@@ -127,7 +127,7 @@ def test_opcheck(execution: str, layout: str) -> None:
         torch.library.opcheck(registration.srelu_backward, (*arguments, True, False))
 
 
-@pytest.mark.parametrize("shape", [(16, 24, 300), (3000, 24)])
+@pytest.mark.parametrize("shape", [(8, 24, 300), (1500, 24)])
 def test_parameter_gradients_repeat_to_the_bit(execution: str, shape) -> None:
     torch.manual_seed(0)
     problem = Problem(
@@ -136,7 +136,7 @@ def test_parameter_gradients_repeat_to_the_bit(execution: str, shape) -> None:
     problem = problem.to(device_of(execution))
     with using(execution):
         first = problem.run()[1]
-        for _ in range(3):
+        for _ in range(2):
             assert all(torch.equal(a, b) for a, b in zip(first, problem.run()[1], strict=True))
 
 

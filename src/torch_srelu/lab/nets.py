@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .activations import Site, activation
@@ -134,7 +135,28 @@ class Block(nn.Module):
             self.conv.bias.fill_(layer.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.act(self.conv(x))
+        if not x.is_cuda:
+            return self.act(self.conv(x))
+        y = F.conv2d(x, self.conv.weight, padding=self.conv.padding)  # type: ignore[arg-type]
+        return self.act(_AddBias.apply(y, self.conv.bias))
+
+
+class _AddBias(torch.autograd.Function):
+    """y + bias, with a gradient that is summed in two steps.
+
+    In one step, as torch does it after a convolution in channels_last, the sums for the nine biases
+    took 0.55 of the 2.4 ms of a training step of NIN on one H200: too few sums to fill the device.
+    """
+
+    @staticmethod
+    def forward(ctx, y: Tensor, bias: Tensor) -> Tensor:  # type: ignore[override]
+        ctx.dtype = bias.dtype
+        return y + bias.to(y.dtype)[:, None, None]
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        per_image = grad.sum((2, 3), dtype=torch.float32)  # (N, C)
+        return grad, per_image.sum(0).to(ctx.dtype)
 
 
 # Caffe pools like this: windows that reach over the border are cut there.

@@ -84,7 +84,9 @@ def train(
         checkpoint_seconds: Time between two checkpoints; no result depends on it.
         capture: Whether a step becomes a CUDA graph; by default where that is possible.
     """
-    device = torch.device(device) if device is not None else default_device()
+    device = torch.device(device or default_device())
+    if device.type == "cuda" and device.index is None:
+        device = torch.device("cuda", torch.cuda.current_device())
     if capture is None:
         capture = device.type == "cuda" and run.world == 1
     crew = team(run.world, device)
