@@ -54,6 +54,10 @@ class Progress:
 Callback = Callable[[Progress], None]
 
 
+class Busy(RuntimeError):
+    """The run is being trained by another process."""
+
+
 def train(
     run: Run,
     records_root: Path | str,
@@ -241,7 +245,7 @@ def _open(root: Path | str, run: Run, device: torch.device, crew: Team) -> Itera
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise RuntimeError(
+            raise Busy(
                 f"another process is training this run in {record.folder}: wait for it"
             ) from error
         files.sweep(record.folder)

@@ -1,0 +1,5 @@
+"""The command `srelu`: trains, compares, reports."""
+
+from .app import app
+
+__all__ = ["app"]

@@ -1,0 +1,44 @@
+"""The commands by name, and what they share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from torch_srelu import __version__
+
+from . import bench, data, figures, reporting, training
+
+app = typer.Typer(
+    name="srelu",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    help="SReLU's laboratory: trains activation functions side by side on real data.",
+    epilog="Begin with `srelu compare`: four activations, three seeds, a minute or two.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"torch-srelu {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+app.command("compare", epilog=training.COMPARE_EXAMPLES)(training.compare)
+app.command("train", epilog=training.TRAIN_EXAMPLES)(training.train)
+app.command("report", epilog=reporting.EXAMPLES)(reporting.report)
+app.command("bench", epilog=bench.EXAMPLES)(bench.bench)
+app.command("paper", epilog=figures.EXAMPLES)(figures.paper)
+app.add_typer(data.app, name="data")

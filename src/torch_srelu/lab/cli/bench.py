@@ -1,0 +1,96 @@
+"""`srelu bench`: what SReLU costs beside its rivals, on one tensor."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import torch
+import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from .. import bench as benchmark
+from ..bench import FLOOR, PROVIDERS, Case, Timing
+from ..choices import check_choice
+from ..distributed import default_device
+from ..environment import environment
+from .terminal import console, examples, one_line_errors
+
+EXAMPLES = examples(
+    "srelu bench",
+    "srelu bench --dtype bfloat16 --layout channels_last",
+    'srelu bench prelu "srelu fused" --shape 4096x1024',
+)
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+class Layout(StrEnum):
+    """How the tensor lies in memory."""
+
+    contiguous = "contiguous"
+    channels_last = "channels_last"
+
+
+def bench(
+    providers: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PROVIDER...", help=f"Of {', '.join(PROVIDERS)}; relu is added."),
+    ] = None,
+    shape: Annotated[str, typer.Option(help="Sizes, batch and channels first.")] = "64x192x32x32",
+    dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
+    layout: Annotated[Layout, typer.Option(help="Memory layout.")] = Layout.contiguous,
+    rounds: Annotated[int, typer.Option(min=2, help="How often everything is timed.")] = 10,
+) -> None:
+    """Time SReLU and its rivals on the device that is there.
+
+    Medians over rounds in which every provider takes its turn; read the ratios to relu. The byte
+    floor is what copying the same bytes costs.
+    """
+    with one_line_errors():
+        for provider in providers or ():
+            check_choice("provider", provider, PROVIDERS)
+        check_choice("dtype", dtype, DTYPES)
+        case = Case(_sizes(shape), DTYPES[dtype], layout.value)
+        names = list(dict.fromkeys(["relu", *(providers or PROVIDERS)]))
+        device = default_device()
+        with console.status("timing"):
+            rows = list(benchmark.measure(case, names, rounds, device.type))
+        console.print(_table(rows, f"{shape} {dtype} {layout}, median of {rounds} rounds"))
+        where = environment(device)
+        torch_version = where["versions"]["torch"]
+        console.print(
+            Text(f"{where['hardware']}, {where['threads']} threads; torch {torch_version}")
+        )
+
+
+def _sizes(shape: str) -> tuple[int, ...]:
+    sizes = shape.split("x")
+    if len(sizes) < 2 or not all(size.isdigit() and int(size) for size in sizes):
+        raise ValueError(f"shape must be at least two sizes like 64x192x32x32, got {shape!r}")
+    return tuple(map(int, sizes))
+
+
+def _table(rows: list[Timing], title: str) -> Table:
+    columns = list(dict.fromkeys((row.clock, row.which) for row in rows))
+    times = {(row.provider, row.clock, row.which): row.median for row in rows}
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
+    table.add_column("provider")
+    for clock, which in columns:
+        table.add_column(f"{which}, {clock}", justify="right")
+        table.add_column("to relu", justify="right")
+    for provider in dict.fromkeys(row.provider for row in rows if row.provider != FLOOR):
+        table.add_row(provider, *_cells(provider, columns, times))
+    table.add_row(FLOOR, *_cells(FLOOR, columns, times), style="dim")
+    return table
+
+
+def _cells(
+    provider: str, columns: list[tuple[str, str]], times: dict[tuple[str, str, str], float]
+) -> list[str]:
+    cells = []
+    for column in columns:
+        seconds = times[(provider, *column)]
+        cells += [f"{1e6 * seconds:,.0f} us", f"{seconds / times[('relu', *column)]:.2f}x"]
+    return cells

@@ -1,0 +1,81 @@
+"""`srelu data`: what is there, where it is looked for, how to get it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from ..data import download, places
+from ..data.registry import DATASETS, dataset
+from .terminal import console, examples, one_line_errors
+
+app = typer.Typer(
+    help="Show which data sets are there, or get one.",
+    epilog=examples("srelu data", "srelu data get mnist", "srelu data get cifar10 --data here"),
+    invoke_without_command=True,
+)
+DataFolder = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="FOLDER", help="Where data lie; also $SRELU_DATA."),
+]
+
+
+@app.callback()
+def show(context: typer.Context, data: DataFolder = None) -> None:
+    if context.invoked_subcommand:
+        context.obj = data
+        return
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for title in ("name", "images", "classes", "where"):
+        table.add_column(title, overflow="fold")
+    with one_line_errors():
+        for entry in DATASETS.values():
+            if entry.kind == "digits":
+                where = Text("part of scikit-learn")
+            elif found := places.find(entry, data):
+                where = Text(str(found))
+            else:
+                where = Text(f"missing: srelu data get {entry.name}", style="yellow")
+            shape = " x ".join(map(str, entry.shape))
+            table.add_row(entry.name, shape, str(entry.classes), where)
+        console.print(table)
+        looked = ", then ".join(map(str, places.data_folders(data)))
+        console.print(Text(f"Looked in {looked} (--data, ${places.VARIABLE}, the cache)."))
+
+
+@app.command()
+def get(context: typer.Context, name: str, data: DataFolder = None) -> None:
+    """Download a data set from its official source.
+
+    A download that was cut short goes on where it stopped; checksums are verified.
+    """
+    with one_line_errors():
+        with Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            DownloadColumn(),
+            TimeRemainingColumn(),
+            console=console,
+        ) as progress:
+            tasks: dict[str, TaskID] = {}
+
+            def advance(file: str, have: int, total: int | None) -> None:
+                if file not in tasks:
+                    tasks[file] = progress.add_task(file, total=total)
+                progress.update(tasks[file], completed=have, total=total)
+
+            place = download.get(dataset(name), data or context.obj, advance)
+        console.print(Text(f"{name} is in {place}"))

@@ -1,0 +1,83 @@
+"""`srelu report`: tables and the report file from records that exist."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from .. import comparison, files, records, tables
+from ..comparison import Comparison
+from .terminal import console, examples, one_line_errors
+
+EXAMPLES = examples(
+    "srelu report",
+    "srelu report runs --baseline prelu --out prelu.html",
+    "srelu report results --format markdown > results.md",
+)
+RECORDS = Path("runs")
+PAGE = "report.html"
+
+
+class Format(StrEnum):
+    """How the tables are printed."""
+
+    text = "text"
+    markdown = "markdown"
+    csv = "csv"
+    json = "json"
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="Folder of records.")] = RECORDS,
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="Rival that the others are measured against.", show_default="relu"),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="HTML file to write.", show_default=f"FOLDER/{PAGE}")
+    ] = None,
+    format: Annotated[
+        Format, typer.Option(help="Print the tables as this; all but text write no HTML.")
+    ] = Format.text,
+) -> None:
+    """Make tables and the report from the records of finished runs.
+
+    Runs that share a protocol are compared; several protocols in one folder become several
+    comparisons on one page.
+    """
+    with one_line_errors():
+        found = records.find(folder)
+        if not found:
+            raise ValueError(
+                f"there are no records in {folder}: train some with `srelu compare`, or name "
+                "another folder"
+            )
+        comparisons = comparison.compare(found, baseline)
+        if format is not Format.text:
+            print(printed(comparisons, format), end="")
+            return
+        for c in comparisons:
+            console.print(tables.text(c))
+        write_page(comparisons, out or folder / PAGE)
+
+
+def printed(comparisons: Sequence[Comparison], format: Format) -> str:
+    """The tables in one of the formats for files."""
+    if format is Format.csv:
+        return tables.to_csv(comparisons)
+    if format is Format.json:
+        return tables.to_json(comparisons)
+    return "\n".join(map(tables.markdown, comparisons))
+
+
+def write_page(comparisons: Sequence[Comparison], path: Path) -> None:
+    """Writes the HTML report and says where it is."""
+    from ..report import render
+
+    files.write(path, render(comparisons).encode())
+    console.print(Text(f"\nReport: {path}"))

@@ -1,0 +1,59 @@
+"""Metrics for TensorBoard, written beside the record while a run is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..train import Progress
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+FOLDER = "tensorboard"
+
+
+class Events:
+    """Writes each epoch's metrics to ``<record>/tensorboard``."""
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+        self._writer: SummaryWriter | None = None
+
+    def see(self, progress: Progress) -> None:
+        """Takes in an epoch; what a stopped run wrote beyond its checkpoint is replaced."""
+        metrics = progress.metrics
+        if metrics is None:
+            return
+        if self._writer is None or self._folder != progress.folder:
+            from torch.utils.tensorboard import SummaryWriter  # slow to import, seldom wanted
+
+            self.close()
+            self._folder = progress.folder
+            self._writer = SummaryWriter(
+                str(progress.folder / FOLDER), purge_step=metrics.epoch, flush_secs=5
+            )
+        for name, value in metrics._asdict().items():
+            if isinstance(value, float):
+                self._writer.add_scalar(name, value, metrics.epoch)
+
+    def close(self) -> None:
+        """Completes the file of the run before."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+@contextmanager
+def events(wanted: bool) -> Iterator[Events | None]:
+    """An `Events` that is closed at the end, or None if it is not wanted."""
+    if not wanted:
+        yield None
+        return
+    writer = Events()
+    try:
+        yield writer
+    finally:
+        writer.close()

@@ -1,0 +1,68 @@
+"""What every command shows and how it ends: the console, errors in one line, exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from collections.abc import Iterator
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from ..train import Busy
+
+FAILED, INTERRUPTED = 1, 130
+
+LEADS = os.environ.get("RANK", "0") == "0"  # of several processes under torchrun, one speaks
+console = Console(highlight=False, quiet=not LEADS)
+errors = Console(highlight=False, stderr=True)
+
+
+@contextlib.contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Turns what a user can mend - a name, a file, a full disk - into one line and exit code 1.
+
+    The laboratory raises ValueError and TypeError for wrong values, OSError for files, Busy for a
+    run that is being trained elsewhere; anything else is a fault of the program and keeps its
+    traceback.
+    """
+    try:
+        yield
+    except (ValueError, TypeError, OSError, Busy) as error:
+        fail(str(error))
+
+
+@contextlib.contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Shows warnings as the sentences they are, without file, line and source code."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: errors.print(
+            f"[yellow]srelu:[/] {escape(str(message))}", soft_wrap=True
+        )
+        yield
+
+
+def fail(message: str) -> None:
+    """Prints the message to the standard error and ends the command with exit code 1."""
+    errors.print(f"[bold red]srelu:[/] {escape(message)}", soft_wrap=True)
+    raise typer.Exit(FAILED)
+
+
+def examples(*commands: str) -> str:
+    """Commands to try, as the end of a help text."""
+    return "\n\n".join(["Examples:", *(f"- `{command}`" for command in commands)])
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them.
+
+    Example:
+        >>> duration(8.2), duration(100), duration(4000)
+        ('8 s', '1 min 40 s', '1 h 06 min')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60} h {minutes % 60:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

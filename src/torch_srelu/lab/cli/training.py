@@ -1,0 +1,167 @@
+"""`srelu compare` and `srelu train`: runs, shown while they are trained, ended by a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from .. import comparison, tables
+from ..choices import check_choice
+from ..distributed import world_size
+from ..records import Record
+from ..run import Run
+from ..train import Progress
+from ..train import train as train_run
+from .board import Board, shown
+from .choosing import chosen_runs, parse_settings
+from .data import DataFolder
+from .reporting import PAGE, RECORDS, write_page
+from .tensorboard import events
+from .terminal import INTERRUPTED, LEADS, console, errors, examples, one_line_errors, plain_warnings
+
+RIVALS = ["relu", "prelu", "apl", "srelu"]
+COMPARE_EXAMPLES = examples(
+    "srelu compare",
+    "srelu compare relu srelu --seeds 8 --epochs 60",
+    "srelu compare relu lrelu:slope=0.1 srelu srelu:quantile=0.8 --dataset mnist --epochs 5",
+    "srelu compare prelu srelu --baseline prelu --dataset cifar10 --set augmentation=flips",
+)
+TRAIN_EXAMPLES = examples(
+    "srelu train srelu",
+    "srelu train srelu:quantile=0.8 --dataset mnist --seed 3 --set lr=0.05",
+    "torchrun --nproc-per-node 2 -m torch_srelu train srelu --dataset mnist",
+)
+
+Dataset = Annotated[str, typer.Option(help="Data set; `srelu data` lists them.")]
+Net = Annotated[
+    str | None, typer.Option(help="Network.", show_default="the one published for the data")
+]
+Epochs = Annotated[
+    int | None, typer.Option(min=1, help="Length of training.", show_default="the recipe's")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Any other decision of a run; repeatable."),
+]
+RecordsFolder = Annotated[
+    Path, typer.Option("--records", metavar="FOLDER", help="Where records are kept.")
+]
+Device = Annotated[
+    str | None, typer.Option(help="cpu or cuda.", show_default="a GPU if there is one")
+]
+TensorBoard = Annotated[
+    bool, typer.Option("--tensorboard", help="Also write metrics for TensorBoard into the records.")
+]
+
+
+def compare(
+    activations: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="ACTIVATION...", help="Rivals, with their own choices after a colon."
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds: 1, 2, ...")] = 3,
+    dataset: Dataset = "digits",
+    net: Net = None,
+    epochs: Epochs = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(help="Rival that the others are measured against.", show_default="relu"),
+    ] = None,
+    settings: Settings = None,
+    records_folder: RecordsFolder = RECORDS,
+    report: Annotated[
+        Path | None, typer.Option(help="HTML file to write.", show_default=f"RECORDS/{PAGE}")
+    ] = None,
+    data: DataFolder = None,
+    device: Device = None,
+    tensorboard: TensorBoard = False,
+) -> None:
+    """Train rivals side by side under one protocol, print the table, write the report.
+
+    Without arguments: relu, prelu, apl and srelu, three seeds each, on handwritten digits that need
+    no download. Runs that are finished are not run again, and what was stopped goes on where it
+    was: give the same command.
+    """
+    with one_line_errors():
+        typed = activations or RIVALS
+        if baseline is not None:
+            check_choice("baseline", baseline, typed)
+        decisions = _decisions(settings, net=net, epochs=epochs)
+        runs = chosen_runs(typed, range(1, seeds + 1), dataset, decisions)
+        found = _train_all(runs, records_folder, data, device, tensorboard)
+        if not LEADS:
+            return
+        base = baseline and comparison.names(runs)[typed.index(baseline)]
+        (result,) = comparison.compare(found, base)
+        console.print()
+        console.print(tables.text(result))
+        write_page([result], report or records_folder / PAGE)
+
+
+def train(
+    activation: Annotated[
+        str, typer.Argument(help="With its own choices after a colon: lrelu:slope=0.1.")
+    ] = "srelu",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the run.")] = 1,
+    dataset: Dataset = "digits",
+    net: Net = None,
+    epochs: Epochs = None,
+    settings: Settings = None,
+    records_folder: RecordsFolder = RECORDS,
+    data: DataFolder = None,
+    device: Device = None,
+    tensorboard: TensorBoard = False,
+) -> None:
+    """Train one run and keep its record.
+
+    A run that is finished is not run again; one that was stopped goes on where it was.
+    """
+    with one_line_errors():
+        decisions = _decisions(settings, net=net, epochs=epochs)
+        runs = chosen_runs([activation], [seed], dataset, decisions)
+        (record,) = _train_all(runs, records_folder, data, device, tensorboard)
+        console.print(Text(f"Record: {record.folder}"), soft_wrap=True)
+
+
+def _decisions(settings: list[str] | None, **given: Any) -> dict[str, Any]:
+    """The decisions of the command line: what was set by name, and the options that were given."""
+    own = {name: value for name, value in given.items() if value is not None}
+    return {**parse_settings(settings or []), **own, "world": world_size()}
+
+
+def _train_all(
+    runs: Sequence[Run],
+    folder: Path,
+    data: Path | None,
+    device: str | None,
+    tensorboard: bool,
+) -> list[Record]:
+    """Trains what is not finished yet, and shows it; Ctrl-C says how to go on."""
+    board = Board(comparison.names(runs), runs)
+    found = []
+    try:
+        with plain_warnings(), shown(board, console) as view, events(tensorboard) as writer:
+
+            def after_epoch(progress: Progress) -> None:
+                view.see(progress)
+                if writer:
+                    writer.see(progress)
+
+            for run in runs:
+                record = train_run(run, folder, data, after_epoch, view.see, device)
+                view.close(record)
+                found.append(record)
+    except KeyboardInterrupt:
+        errors.print(
+            f"Stopped: {len(found)} of {len(runs)} runs are finished. The same command goes on "
+            "from the last checkpoint.",
+            soft_wrap=True,
+        )
+        raise typer.Exit(INTERRUPTED) from None
+    return found

@@ -1,0 +1,208 @@
+"""The sections of the report as HTML. Every text from outside goes through `_text`."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+
+import plotly.graph_objects as go
+
+from ...module import NAMES
+from .. import tables
+from ..comparison import FINISHED, Comparison
+from ..records import Record
+from . import figures, learned
+
+CURVES = (
+    ("train_loss", "training loss", 1),
+    ("train_error", "training error, %", 100),
+    ("val_error", "validation error, %", 100),
+)
+PARAMETERS = ("t_r", "t_l", "a_r", "a_l")  # in the order of the paper's Table 3
+
+
+def title(comparisons: Sequence[Comparison]) -> str:
+    """What the page is about, in one line."""
+    first = comparisons[0]
+    if len(comparisons) > 1:
+        return f"{len(comparisons)} comparisons of activation functions"
+    rivals = ", ".join(rival.name for rival in first.rivals)
+    return f"{rivals} on {first.protocol['dataset']}"
+
+
+def subtitle(comparisons: Sequence[Comparison]) -> str:
+    """Network, length, number of runs and machines."""
+    count = sum(len(c.records) for c in comparisons)
+    places = sorted({place for c in comparisons for place in c.places})
+    return f"{'; '.join(c.title for c in comparisons)}. {count} runs on {'; '.join(places)}."
+
+
+def named_runs(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, Record]]:
+    """Every finished run, under the name that the explorer shows."""
+    for c in comparisons:
+        where = f"{c.title}: " if len(comparisons) > 1 else ""
+        for rival in c.rivals:
+            for record in rival.finished:
+                yield f"{where}{rival.name}, seed {record.run.seed}", record
+
+
+def comparison(c: Comparison, place: int, drawn: dict[str, go.Figure], *, alone: bool) -> str:
+    """Result, convergence, learned parameters and magnitudes of one comparison.
+
+    Args:
+        c: The comparison.
+        place: Its place in the page, which makes names of figures unique.
+        drawn: Takes the figures by the name under which the page finds them.
+        alone: Whether it is the only one: then its title is the page's.
+    """
+    parts = [] if alone else [f'<h2 class="comparison">{_text(c.title)}</h2>']
+    level = "h2" if alone else "h3"
+
+    def section(name: str, words: str, *content: str) -> None:
+        parts.append(f"<{level}>{name}</{level}>")
+        if words:
+            parts.append(f'<p class="lead">{words}</p>')
+        parts.extend(content)
+
+    def plot(kind: str, figure: go.Figure) -> str:
+        name = f"{kind}-{place}"
+        drawn[name] = figure
+        size = f'style="--rivals: {len(c.rivals)}"'
+        return f"""<figure class="card" {size}>
+<div class="plot {kind}" data-figure="{name}"></div></figure>"""
+
+    section("Result", _text(tables.verdict(c)))
+    errors = figures.errors(c)
+    parts += [plot("errors", errors) if errors else "", _errors(c), _differences(c)]
+    curves = [
+        plot(column, figure)
+        for column, label, unit in CURVES
+        if (figure := figures.convergence(c, column, label, unit))
+    ]
+    if curves:
+        words = "Mean over seeds; the band reaches from the lowest to the highest seed."
+        section("Convergence", words, f'<div class="pair">{"".join(curves)}</div>')
+    magnitude = figures.magnitude(c)
+    if magnitude:
+        words = "Mean absolute value of what each activation receives, after the last epoch."
+        section("Magnitude of inputs by layer", words, plot("magnitude", magnitude))
+    for rival in c.rivals:
+        table = learned.layer_table(rival)
+        if table:
+            section(f"Learned parameters of {_text(rival.name)}", "", _layer_table(table))
+    return "\n".join(parts)
+
+
+def explorer() -> str:
+    """The frame that the page's script fills: one small picture a layer, and the large one."""
+    values = "".join(f'<div><dt>{_symbol(n)}</dt><dd id="{n}"></dd></div>' for n in NAMES)
+    return f"""<h2>Learned functions</h2>
+<p class="lead">Each layer after the last epoch: all its channels (thin), the layer's mean (bold),
+and the distribution of its inputs (grey). Choose a layer, then a channel and an epoch below.</p>
+<label class="run">run <select id="run"></select></label>
+<div class="grid" id="layers"></div>
+<div class="card">
+<div class="controls">
+<label>layer <select id="layer"></select></label>
+<label>channel <output id="channel-name"></output><input type="range" id="channel" min="0"></label>
+<label>epoch <output id="epoch-name"></output><span class="row">
+<button type="button" class="play" id="play" aria-label="play the epochs">▶</button>
+<input type="range" id="epoch" min="0"></span></label>
+</div>
+<div class="plot" id="explorer"></div>
+<dl class="values">{values}</dl>
+</div>"""
+
+
+def provenance(comparisons: Sequence[Comparison]) -> str:
+    """Every run with its folder and fate, and the protocol and versions behind the numbers."""
+    parts = ["<h2>How it was run</h2>"]
+    for c in comparisons:
+        decisions = [[name, str(value)] for name, value in c.protocol.items()]
+        parts.append(_details(f"Protocol: {c.title}", _table(["decision", "value"], decisions)))
+    records = [record for c in comparisons for record in c.records]
+    rows = [_run_row(r) for r in records]
+    columns = ["run", "status", "test error %", "seconds"]
+    parts.append(_details(f"{len(rows)} runs", _table(columns, rows)))
+    seen: dict[str, str] = {}
+    for r in records:
+        versions = ", ".join(f"{k} {v}" for k, v in r.environment.get("versions", {}).items())
+        seen.setdefault(f"{r.environment.get('hardware')}; {versions}", r.folder.name)
+    machines = [[first, where] for where, first in seen.items()]
+    parts.append(_details("Machines and versions", _table(["from run", "environment"], machines)))
+    return "\n".join(parts)
+
+
+def _run_row(record: Record) -> list[str]:
+    result = record.result
+    if result is None:
+        return [record.folder.name, "unfinished", tables.NOTHING, tables.NOTHING]
+    error = f"{100 * result['test_error']:.2f}" if result["status"] == FINISHED else tables.NOTHING
+    return [record.folder.name, str(result["status"]), error, f"{result['seconds']:.1f}"]
+
+
+def _errors(c: Comparison) -> str:
+    """The errors' table, each rival with the colour of its curves, the lowest mean in bold."""
+    grid, palette = tables.errors(c), figures.colours(c)
+    lowest = min((r.summary.mean for r in c.rivals if r.summary), default=None)
+    rows = []
+    for rival, row in zip(c.rivals, grid.rows, strict=True):
+        name, error, *others = map(_text, row)
+        if rival.summary and rival.summary.mean == lowest:
+            error = f"<b>{error}</b>"
+        swatch = f'<span class="swatch" style="background:{palette[rival.name]}"></span>'
+        rows.append([f"{swatch}{name}", error, *others])
+    return _card([*map(_text, grid.headers)], rows, grid.note)
+
+
+def _differences(c: Comparison) -> str:
+    if not c.versus:
+        return ""
+    grid = tables.differences(c)
+    rows = [[*map(_text, row)] for row in grid.rows]
+    title = f"<h3>{_text(grid.title)}</h3>"
+    return title + _card([*map(_text, grid.headers)], rows, grid.note)
+
+
+def _layer_table(table: list[learned.LayerTable]) -> str:
+    head = ["layer", "channels", *map(_symbol, PARAMETERS), "crossed"]
+    rows = []
+    for row in table:
+        values = [
+            f'{row.mean[k]:.2f} <span class="spread">± {row.std[k]:.2f}</span>'
+            for k in map(NAMES.index, PARAMETERS)
+        ]
+        rows.append([_text(row.layer), str(row.channels), *values, f"{100 * row.crossed:.0f} %"])
+    note = "Mean ± standard deviation over channels and seeds, after the last epoch."
+    return _card(head, rows, f"{note} Crossed: channels whose t_l lies above t_r.")
+
+
+def _card(head: list[str], rows: list[list[str]], note: str) -> str:
+    return f'<div class="card">{_table_html(head, rows)}<p class="note">{_text(note)}</p></div>'
+
+
+def _details(summary: str, content: str) -> str:
+    return f"""<details><summary>{_text(summary)}</summary>
+<div class="card">{content}</div></details>"""
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    return _table_html([_text(h) for h in head], [[_text(cell) for cell in row] for row in rows])
+
+
+def _table_html(head: list[str], rows: list[list[str]]) -> str:
+    titles = "".join(f"<th>{cell}</th>" for cell in head)
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    return (
+        f'<div class="scroll"><table><thead><tr>{titles}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _symbol(name: str) -> str:
+    letter, side = name.split("_")
+    return f"<i>{letter}</i><sub>{side}</sub>"
+
+
+def _text(value: str) -> str:
+    return html.escape(value)

@@ -1,0 +1,195 @@
+"""What a handful of numbers says: mean, spread, interval, paired test, correction, bootstrap.
+
+Knows nothing of runs or records: values in, numbers out. Where the data cannot support a number
+(an interval of one value or of equal ones, a p-value of two pairs) it is None, never a guess.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+CONFIDENCE = 0.95
+FEWEST_PAIRS = 3  # below this a paired test says nothing worth printing
+RESAMPLES = 10_000
+ROUNDING = 16 * float(np.finfo(np.float64).eps)  # deviations below this share are not a spread
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """n values: their mean, standard deviation (n - 1) and the 95 % interval of the mean (t)."""
+
+    n: int
+    mean: float
+    std: float | None
+    interval: Interval | None
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """The standard deviation within cells, estimated from all of them together."""
+
+    std: float
+    degrees: int
+
+    def interval(self, mean: float, *sizes: int) -> Interval:
+        """95 % interval of a cell's mean, or of the difference of two cells' means.
+
+        mean -+ t(degrees) * std * sqrt(1/n_1 + ...): one size for a mean, two for a difference.
+        Takes the cells as equally spread and independent; paired seeds make it, if anything, wide.
+        """
+        return _around(mean, self.std * math.sqrt(sum(1 / n for n in sizes)), self.degrees)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Differences over the same seeds: mean, standard deviation, interval and two-sided p."""
+
+    n: int
+    mean: float
+    std: float | None
+    interval: Interval | None
+    p: float | None
+
+
+def summarise(values: Sequence[float] | np.ndarray) -> Summary:
+    """Mean, standard deviation and Student's 95 % interval, where there is a spread to judge by.
+
+    Example:
+        >>> summarise([8.0, 9.0, 10.0]).mean
+        9.0
+        >>> summarise([8.0]).interval is None
+        True
+    """
+    v = _finite(values)
+    return _summary(v, scale=float(np.abs(v).max()))
+
+
+def pool(cells: Sequence[Sequence[float]]) -> Pooled | None:
+    """Pooled within-cell deviation: sqrt(sum of squares within cells / sum of (n_i - 1)).
+
+    None if no cell has two different values.
+
+    Example:
+        >>> pool([[1.0, 3.0], [10.0, 12.0, 14.0], [5.0]])
+        Pooled(std=1.8257418583505538, degrees=3)
+    """
+    repeated = [_finite(cell) for cell in cells if len(cell) > 1]
+    degrees = sum(len(v) - 1 for v in repeated)
+    if not degrees:
+        return None
+    spread = [(len(v) - 1, summarise(v).std or 0.0) for v in repeated]
+    std = math.sqrt(sum(n * s**2 for n, s in spread) / degrees)
+    return Pooled(std, degrees) if std else None
+
+
+def paired(values: Sequence[float], baseline: Sequence[float]) -> Paired:
+    """Student's paired test of ``values - baseline``, seed by seed.
+
+    No p-value below three pairs, nor where all differences are equal: there is no spread to judge
+    them by.
+
+    Example:
+        >>> paired([8.0, 9.0, 9.5], [9.0, 10.5, 10.0]).mean
+        -1.0
+        >>> paired([8.0, 9.0], [9.0, 10.5]).p is None
+        True
+    """
+    a, b = _finite(values), _finite(baseline)
+    if len(a) != len(b):
+        raise ValueError(
+            f"a paired test needs one value of each per seed, got {len(a)} and {len(b)}"
+        )
+    s = _summary(a - b, scale=float(max(np.abs(a).max(), np.abs(b).max())))
+    if not s.std or s.n < FEWEST_PAIRS:
+        return Paired(s.n, s.mean, s.std, s.interval, None)
+    t = s.mean / (s.std / math.sqrt(s.n))
+    return Paired(s.n, s.mean, s.std, s.interval, 2 * float(special.stdtr(s.n - 1, -abs(t))))
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Holm's correction: the i-th smallest of m times (m - i + 1), kept ascending, at most 1.
+
+    A None (no test was possible) stays None and does not count as a test.
+
+    Example:
+        >>> holm([0.01, None, 0.04, 0.03])
+        [0.03, None, 0.06, 0.06]
+    """
+    tests = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
+    corrected: list[float | None] = [None] * len(p_values)
+    highest = 0.0
+    for rank, (p, i) in enumerate(tests):
+        highest = max(highest, min(1.0, (len(tests) - rank) * p))
+        corrected[i] = highest
+    return corrected
+
+
+def bootstrap(wrong: np.ndarray, baseline_wrong: np.ndarray, *, seed: int = 0) -> Interval:
+    """95 % interval of the difference of two error rates, over the choice of test images.
+
+    Resamples the images, with replacement, 10,000 times; an image keeps its outcomes of all seeds
+    and of both rivals together. This is the uncertainty of the test set, the seeds being given.
+
+    Args:
+        wrong: Whether each image was misclassified, boolean (seeds, images).
+        baseline_wrong: The same of the baseline, for the same seeds and images.
+        seed: Of the resampling.
+
+    Returns:
+        The 2.5th and 97.5th percentile of the resampled difference, as a fraction of the images.
+
+    Example:
+        >>> import numpy as np
+        >>> wrong = np.array([[True, False, False, False]])
+        >>> bootstrap(wrong, wrong)
+        (0.0, 0.0)
+    """
+    if wrong.shape != baseline_wrong.shape or wrong.ndim != 2 or not wrong.size:
+        raise ValueError(
+            "bootstrap needs the outcomes of the same seeds and images for both, "
+            f"got shapes {wrong.shape} and {baseline_wrong.shape}"
+        )
+    seeds, images = wrong.shape
+    score = wrong.sum(0, dtype=np.int64) - baseline_wrong.sum(0, dtype=np.int64)  # (images,)
+    # Few distinct scores exist, so that drawing images is drawing how often each score comes.
+    scores, counts = np.unique(score, return_counts=True)
+    draws = np.random.default_rng(seed).multinomial(images, counts / images, size=RESAMPLES)
+    rates = draws @ scores / (seeds * images)
+    tail = 50 * (1 - CONFIDENCE)
+    low, high = np.percentile(rates, [tail, 100 - tail])
+    return float(low), float(high)
+
+
+def _summary(v: np.ndarray, scale: float) -> Summary:
+    """`Summary` of values that were computed from numbers as large as ``scale``."""
+    n, mean = len(v), float(v.mean())
+    if n < 2:
+        return Summary(n, mean, None, None)
+    std = float(v.std(ddof=1))
+    if std <= ROUNDING * scale:  # 0.3 - 0.2 is not quite 0.2 - 0.1
+        return Summary(n, mean, 0.0, None)
+    return Summary(n, mean, std, _around(mean, std / math.sqrt(n), n - 1))
+
+
+def _around(mean: float, standard_error: float, degrees: int) -> Interval:
+    half = float(special.stdtrit(degrees, 0.5 + CONFIDENCE / 2)) * standard_error
+    return mean - half, mean + half
+
+
+def _finite(values: Sequence[float] | np.ndarray) -> np.ndarray:
+    v = np.asarray(values, dtype=np.float64)
+    if v.ndim != 1 or not v.size:
+        raise ValueError(f"expected a list of at least one number, got shape {v.shape}")
+    if not np.isfinite(v).all():
+        raise ValueError(
+            f"expected finite numbers, got {v.tolist()}: leave out the runs that diverged and count"
+            " them apart"
+        )
+    return v

@@ -1,0 +1,238 @@
+"""A comparison as a table: for the terminal, as Markdown, CSV and JSON, and for the report.
+
+For people all of them show the same `grids`; for programs there are the `numbers`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from rich import box
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from .comparison import DEAD, DIVERGED, FINISHED, UNFINISHED, Comparison, Rival
+from .statistics import Interval
+
+NOTHING = "-"
+CHANCE = 0.05  # p-values below it are called a difference in the verdict
+
+
+class Grid(NamedTuple):
+    """A small table of text: title, column titles, rows, and what a reader must know below it."""
+
+    title: str
+    headers: list[str]
+    rows: list[list[str]]
+    note: str
+
+
+def grids(comparison: Comparison) -> list[Grid]:
+    """The errors of all rivals and, if there is anything to compare, their differences."""
+    return [errors(comparison), *([differences(comparison)] if comparison.versus else [])]
+
+
+def errors(comparison: Comparison) -> Grid:
+    """Each rival's test error with its spread and interval."""
+    headers = ["activation", "test error %", "std", "95 % interval", "n", "seconds a run"]
+    rows = [
+        [
+            rival.name,
+            f"{s.mean:.2f}" if s else NOTHING,
+            f"{s.std:.2f}" if s and s.std is not None else NOTHING,
+            _interval(s and s.interval),
+            _count(rival),
+            f"{rival.seconds:.1f}" if rival.seconds is not None else NOTHING,
+        ]
+        for rival in comparison.rivals
+        for s in [rival.summary]
+    ]
+    note = "Error at the last epoch, never the best; n runs that differ in the seed alone."
+    fallen = [_fate(rival) for rival in comparison.rivals if set(rival.fates) != {FINISHED}]
+    if fallen:
+        note += f" Not in the means: {'; '.join(fallen)}."
+    note += f" Trained on {'; '.join(comparison.places)}."
+    return Grid(comparison.title, headers, rows, note)
+
+
+def differences(comparison: Comparison) -> Grid:
+    """Each rival's test error minus the baseline's, with three intervals and the paired test."""
+    base, pooled = comparison.baseline.name, comparison.pooled
+    headers = ["activation", "points", "n", "paired", "p (Holm)", "pooled", "images"]
+    rows = [
+        [
+            name,
+            f"{versus.paired.mean:+.2f}",
+            str(versus.paired.n),
+            _interval(versus.paired.interval),
+            _probability(versus.p),
+            _interval(versus.pooled),
+            _interval(versus.images),
+        ]
+        for name, versus in comparison.versus.items()
+    ]
+    note = "95 % intervals. Paired: Student's t over n seeds that both finished"
+    if pooled:
+        note += f"; pooled: from the spread within all rivals, degrees of freedom {pooled.degrees}"
+    note += "; images: bootstrap over the test images."
+    return Grid(f"Test error minus that of {base}", headers, rows, note)
+
+
+def verdict(comparison: Comparison) -> str:
+    """The result in a sentence that claims no more than the test supports; empty without one.
+
+    Says who has the lowest mean error and whether that differs from the baseline's.
+    """
+    base = comparison.baseline
+    ranked = sorted((s.mean, r.name) for r in comparison.rivals for s in [r.summary] if s)
+    if len(ranked) < 2 or base.summary is None:
+        return ""
+    mean, name = ranked[0]
+    lead = f"{name} has the lowest mean test error, {mean:.2f} %"
+    versus = comparison.versus.get(name)
+    if versus is None:
+        return f"{lead}: no rival beats the baseline."
+    side = "below" if versus.paired.mean <= 0 else "above"
+    lead += f", {abs(versus.paired.mean):.2f} points {side} {base.name}"
+    if versus.p is None:
+        return f"{lead}; too little to test, over n = {versus.paired.n} paired seeds."
+    told = f"p = {_probability(versus.p)}".replace("= <", "<")
+    if versus.p < CHANCE:
+        return f"{lead} ({told})."
+    return f"{lead}, which {versus.paired.n} seeds cannot tell from chance ({told})."
+
+
+def text(comparison: Comparison) -> Group:
+    """The tables for a terminal. A name that looks like markup is shown as it is."""
+    parts: list[Table | Text] = []
+    for grid in grids(comparison):
+        table = Table(
+            title=Text(grid.title, style="bold"),
+            caption=Text(grid.note),
+            title_justify="left",
+            caption_justify="left",
+            box=box.SIMPLE_HEAD,
+            show_edge=False,
+            pad_edge=False,
+            collapse_padding=True,
+        )
+        for i, header in enumerate(grid.headers):
+            table.add_column(
+                header, justify="right" if i else "left", no_wrap=i > 0, overflow="fold"
+            )
+        for row in grid.rows:
+            table.add_row(*map(Text, row))
+        parts += [table, Text()]
+    said = verdict(comparison)
+    return Group(*parts, *([Text(said)] if said else []))
+
+
+def markdown(comparison: Comparison) -> str:
+    """The tables as GitHub Markdown."""
+
+    def line(values: list[str]) -> str:
+        return "| " + " | ".join(v.replace("|", "\\|") for v in values) + " |"
+
+    lines = []
+    for grid in grids(comparison):
+        rule = "|---|" + "---:|" * (len(grid.headers) - 1)
+        lines += [f"**{grid.title}**", "", line(grid.headers), rule, *map(line, grid.rows)]
+        lines += ["", grid.note, ""]
+    return "\n".join([*lines, verdict(comparison), ""])
+
+
+def to_csv(comparisons: Sequence[Comparison]) -> str:
+    """Every number, one line for each rival; empty where there is none."""
+    rows = [row for comparison in comparisons for row in numbers(comparison)]
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def to_json(comparisons: Sequence[Comparison]) -> str:
+    """Protocol, baseline and every number of each comparison."""
+    plain = [
+        {
+            "protocol": comparison.protocol,
+            "places": comparison.places,
+            "baseline": comparison.baseline.name,
+            "rivals": numbers(comparison),
+        }
+        for comparison in comparisons
+    ]
+    return json.dumps(plain, indent=2) + "\n"
+
+
+def numbers(comparison: Comparison) -> list[dict[str, Any]]:
+    """One flat row of numbers for each rival; differences are in points of percent."""
+    pooled = comparison.pooled
+    rows = []
+    for rival in comparison.rivals:
+        summary, versus = rival.summary, comparison.versus.get(rival.name)
+        rows.append(
+            {
+                "dataset": comparison.protocol["dataset"],
+                "net": comparison.protocol["net"],
+                "epochs": comparison.protocol["epochs"],
+                "activation": rival.name,
+                "n": rival.fates[FINISHED],
+                "dead": rival.fates[DEAD],
+                "diverged": rival.fates[DIVERGED],
+                "unfinished": rival.fates[UNFINISHED],
+                "error_mean": summary and summary.mean,
+                "error_std": summary and summary.std,
+                **_ends("error", summary and summary.interval),
+                **_ends("error_pooled", _pooled_mean(comparison, rival)),
+                "pooled_std": pooled and pooled.std,
+                "pooled_degrees": pooled and pooled.degrees,
+                "seconds": rival.seconds,
+                "baseline": comparison.baseline.name,
+                "pairs": versus and versus.paired.n,
+                "difference": versus and versus.paired.mean,
+                "difference_std": versus and versus.paired.std,
+                **_ends("difference", versus and versus.paired.interval),
+                **_ends("difference_pooled", versus and versus.pooled),
+                **_ends("difference_images", versus and versus.images),
+                "p": versus and versus.paired.p,
+                "p_holm": versus and versus.p,
+            }
+        )
+    return rows
+
+
+def _pooled_mean(comparison: Comparison, rival: Rival) -> Interval | None:
+    if comparison.pooled is None or rival.summary is None:
+        return None
+    return comparison.pooled.interval(rival.summary.mean, rival.summary.n)
+
+
+def _ends(name: str, interval: Interval | None) -> dict[str, float | None]:
+    low, high = interval or (None, None)
+    return {f"{name}_low": low, f"{name}_high": high}
+
+
+def _count(rival: Rival) -> str:
+    finished, total = rival.fates[FINISHED], sum(rival.fates.values())
+    return str(finished) if finished == total else f"{finished} of {total}"
+
+
+def _fate(rival: Rival) -> str:
+    fallen = [f"{n} {fate}" for fate, n in rival.fates.items() if fate != FINISHED]
+    return f"{rival.name}: {', '.join(fallen)}"
+
+
+def _interval(interval: Interval | None) -> str:
+    return NOTHING if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}"
+
+
+def _probability(p: float | None) -> str:
+    if p is None:
+        return NOTHING
+    return f"{p:.3f}" if p >= 0.001 else "< 0.001"

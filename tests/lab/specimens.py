@@ -1,0 +1,78 @@
+"""Records made to measure: written by the laboratory's own writers, with the outcome that a test
+wants to see counted, averaged or shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torch_srelu.lab import records
+from torch_srelu.lab.history import PROBABILITIES, History, Metrics
+from torch_srelu.lab.run import Run
+
+IMAGES = 200
+LAYERS = {"conv1": 5, "cccp1": 3}
+ENVIRONMENT = {"hardware": "a machine", "versions": {"torch": "2.11"}}
+PROTOCOL: dict[str, Any] = {"dataset": "digits", "net": "nin-digits", "batch": 64, "lr": 0.1}
+
+
+def specimen(
+    root: Path,
+    activation: str,
+    seed: int,
+    wrong: Sequence[int] = (),
+    *,
+    status: str | None = "finished",
+    epochs: int = 4,
+    layers: dict[str, int] = LAYERS,
+    environment: dict[str, Any] = ENVIRONMENT,
+    **fields: Any,
+) -> records.Record:
+    """A run that misclassified the images ``wrong`` of 200; with no status it is unfinished."""
+    freeze = 1 if activation == "srelu" else 0
+    run = Run(
+        **{**PROTOCOL, "activation": activation, "seed": seed, "epochs": epochs, "freeze": freeze}
+        | fields
+    )
+    record = records.create(root, run, environment)
+    records.write_history(record.folder, _history(run, layers, status))
+    labels = torch.arange(IMAGES) % 10
+    predictions = labels.clone()
+    predictions[list(wrong)] += 1
+    tested = status in ("finished", "diverged")  # as the laboratory does: not the dead
+    if tested:
+        records.write_predictions(record.folder, predictions, labels)
+    if status is not None:
+        error = len(wrong) / IMAGES if tested else None
+        result = {"status": status, "test_error": error, "epochs": epochs, "seconds": 2.0 * seed}
+        records.write_run(record.folder, run, environment, result)
+    return records.load(record.folder)
+
+
+def _history(run: Run, layers: dict[str, int], status: str | None) -> History:
+    stream = torch.Generator().manual_seed(run.seed)
+    history = History()
+    for epoch in range(1, run.epochs + 1):
+        inputs = {name: torch.randn(500, generator=stream) * epoch for name in layers}
+        parameters = {
+            name: torch.randn(4, channels, generator=stream)
+            for name, channels in layers.items()
+            if run.activation.startswith("srelu")
+        }
+        grid = torch.tensor(PROBABILITIES)
+        loss = 2.0 / epoch + 0.1 * run.seed
+        if status == "diverged" and epoch == run.epochs:
+            loss = float("nan")
+            inputs = {name: x * loss for name, x in inputs.items()}
+            parameters = {name: p * loss for name, p in parameters.items()}
+        history.add(
+            Metrics(epoch, run.lr, loss, loss / 4, 1.0, 0.5, None, "plain"),
+            parameters,
+            {name: torch.quantile(x, grid) for name, x in inputs.items()},
+            {name: x.abs().mean() for name, x in inputs.items()},
+        )
+    return history

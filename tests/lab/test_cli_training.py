@@ -1,0 +1,163 @@
+"""`srelu compare` and `srelu train`: what they train, show and leave behind, and how they end."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import shlex
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from command import process, srelu
+from rich.console import Console
+from specimens import specimen
+
+from torch_srelu.lab import records
+from torch_srelu.lab.cli.board import Board, shown
+from torch_srelu.lab.cli.choosing import chosen_runs, parse_settings
+from torch_srelu.lab.recipes import recipe
+from torch_srelu.lab.train import Progress
+
+QUICK = "--epochs 2"
+
+
+@pytest.fixture(autouse=True)
+def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_compare_trains_prints_and_reports(tmp_path: Path) -> None:
+    line = f"compare prelu srelu --baseline prelu --seeds 1 {QUICK} --records here"
+    first = srelu(line)
+    assert first.exit_code == 0
+    assert "Test error minus that of prelu" in first.output
+    assert first.output.splitlines()[-1] == f"Report: {Path('here/report.html')}"
+    assert (tmp_path / "here/report.html").stat().st_size > 1_000_000
+    folders = sorted((tmp_path / "here").glob("*/run.json"))
+    assert [records.load(f.parent).run.activation for f in folders] == ["prelu", "srelu"]
+    written = {f: f.read_bytes() for f in (tmp_path / "here").rglob("*") if f.is_file()}
+    again = srelu(line)
+    assert again.exit_code == 0
+    assert again.output.count("finished before") == 2
+    assert {f: f.read_bytes() for f in written} == written  # not trained, and the same page
+
+
+def test_train_keeps_a_record_and_tensorboard_events(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    result = srelu(f"train lrelu:slope=0.3 --seed 7 {QUICK} --tensorboard")
+    (folder,) = (f.parent for f in (tmp_path / "runs").glob("*/run.json"))
+    assert result.output.splitlines()[-1] == f"Record: runs/{folder.name}"
+    record = records.load(folder)
+    assert (record.run.seed, record.run.options) == (7, {"slope": 0.3})
+    events = EventAccumulator(str(folder / "tensorboard")).Reload()
+    losses = [(e.step, e.value) for e in events.Scalars("train_loss")]
+    assert losses == [(m.epoch, pytest.approx(m.train_loss)) for m in record.metrics]
+
+
+def test_variants_and_their_baseline_are_named_as_typed(tmp_path: Path) -> None:
+    line = "compare srelu:quantile=0.8 srelu:quantile=0.9 --baseline srelu:quantile=0.9"
+    result = srelu(f"{line} --seeds 1 {QUICK}")
+    assert "Test error minus that of srelu:quantile=0.9" in result.output
+    quantiles = [r.run.quantile for r in records.find(tmp_path / "runs")]
+    assert sorted(quantiles) == [0.8, 0.9]
+
+
+def test_a_run_that_another_process_trains(tmp_path: Path) -> None:
+    run = recipe("digits", "relu", seed=1, epochs=2)
+    folder = records.create(tmp_path / "runs", run, {}).folder
+    handle = os.open(folder, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    result = srelu(f"train relu {QUICK}")
+    os.close(handle)
+    assert result.exit_code == 1
+    assert "another process is training this run" in result.stderr
+
+
+@pytest.mark.filterwarnings("always::torch_srelu.lab.checkpoints.CheckpointWarning")
+def test_a_damaged_checkpoint_is_said_in_a_sentence(tmp_path: Path) -> None:
+    run = recipe("digits", "relu", seed=1, epochs=2)
+    folder = records.create(tmp_path / "runs", run, {}).folder
+    (folder / "checkpoint.pt").write_bytes(b"cut short")
+    result = srelu(f"train relu {QUICK}")
+    assert result.exit_code == 0
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith("srelu: ")
+    assert "training begins anew" in result.stderr
+
+
+def test_settings_reach_the_rivals_they_mean_something_to() -> None:
+    settings = parse_settings(["quantile=0.8", "freeze=3", "lr=0.02"])
+    typed = ["relu", "srelu-manual", "srelu", "srelu:quantile=0.5"]
+    runs = chosen_runs(typed, [1], "digits", settings)
+    assert [run.quantile for run in runs] == [0.9, 0.8, 0.8, 0.5]
+    assert [run.freeze for run in runs] == [0, 0, 3, 3]
+    assert {run.lr for run in runs} == {0.02}
+
+
+def test_all_rivals_of_a_seed_come_before_the_next_seed() -> None:
+    runs = chosen_runs(["relu", "srelu"], [1, 2], "digits", {})
+    order = [(run.seed, run.activation) for run in runs]
+    assert order == [(1, "relu"), (1, "srelu"), (2, "relu"), (2, "srelu")]
+
+
+def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
+    line = f"train relu --records {tmp_path} {QUICK}"
+    child = process("-m", "torch_srelu", *shlex.split(line), cwd=tmp_path)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("*/run.json")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert err == (
+        "Stopped: 0 of 1 runs are finished. The same command goes on from the last checkpoint.\n"
+    )
+    assert srelu(line).exit_code == 0
+    (record,) = records.find(tmp_path)  # it went on in the same folder
+    assert record.result is not None
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> Board:
+    """Two runs that are done, and one that is half done."""
+    done = [specimen(tmp_path, "relu", 1, range(3)), specimen(tmp_path, "relu", 2, status="dead")]
+    half = specimen(tmp_path, "srelu", 1, status=None)
+    board = Board(["relu", "relu", "srelu"], [r.run for r in (*done, half)])
+    for record in done:
+        board.close(record)
+    assert board.seconds_left is None  # nothing was trained yet
+    for share in (0.25, 0.5):
+        board.see(Progress(half.run, half.folder, 2, share, None, "frozen", half.metrics[1]))
+    assert board.seconds_left is not None
+    return board
+
+
+def test_board_shows_runs_by_rival_and_seed(board: Board) -> None:
+    output = io.StringIO()
+    Console(file=output, width=80).print(board)
+    lines = output.getvalue().splitlines()
+    assert lines[0].split() == ["test", "error", "%", "seed", "1", "seed", "2"]
+    assert lines[2].split() == ["relu", "1.50", "dead"]
+    assert lines[3].split() == ["srelu", "50%"]
+    assert "2 of 3 runs, about" in lines[5]
+    assert lines[6].strip() == "srelu, seed 1: 2 of 4 epochs (50%), frozen, training loss 1.1000"
+
+
+def test_board_is_live_on_a_terminal_and_lines_elsewhere(
+    board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch_srelu.lab.cli.board.QUIET_SECONDS", 0)
+    assert board.now is not None
+    for terminal in (True, False):
+        output = io.StringIO()
+        console = Console(file=output, force_terminal=terminal, width=80)
+        with shown(board, console) as view:
+            view.see(board.now)
+        text = output.getvalue()
+        assert ("seed 2" in text) == terminal  # the table's heading
+        assert ("\x1b" in text) == terminal
+        assert "srelu, seed 1: 2 of 4 epochs" in text

@@ -1,0 +1,104 @@
+"""Tables of a comparison: the same numbers in every form, nothing lost, nothing interpreted."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from specimens import specimen
+
+from torch_srelu.lab import tables
+from torch_srelu.lab.comparison import Comparison, compare
+
+
+@pytest.fixture
+def comparison(tmp_path: Path) -> Comparison:
+    runs = [specimen(tmp_path, "relu", s, range(n)) for s, n in enumerate([9, 12, 7])]
+    runs += [specimen(tmp_path, "srelu", s, range(n)) for s, n in enumerate([6, 7, 5])]
+    runs += [specimen(tmp_path, "srelu", 3, status="dead")]
+    (c,) = compare(runs)
+    return c
+
+
+def printed(c: Comparison, width: int = 80) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(tables.text(c))
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_text_fits_a_terminal_and_counts_the_dead(comparison: Comparison) -> None:
+    text = printed(comparison)
+    assert max(map(len, text.splitlines())) <= 80
+    relu, srelu = (line.split() for line in text.splitlines()[3:5])
+    assert relu[:3] == ["relu", "4.67", "1.26"]
+    assert srelu[:3] == ["srelu", "3.00", "0.50"]
+    assert "3 of 4" in text
+    assert "Not in the means: srelu: 1 dead." in text
+    assert "degrees of freedom 4" in " ".join(text.split())
+
+
+def test_markdown_shows_the_same_cells(comparison: Comparison) -> None:
+    text = tables.markdown(comparison)
+    for grid in tables.grids(comparison):
+        for row in grid.rows:
+            assert "| " + " | ".join(row) + " |" in text
+        assert grid.note in text
+    widths = {line.count("|") for line in text.splitlines() if "srelu |" in line}
+    assert widths == {7, 8}  # six and seven columns
+
+
+def test_json_and_csv_hold_every_number(comparison: Comparison) -> None:
+    (plain,) = json.loads(tables.to_json([comparison]))
+    assert plain["protocol"] == json.loads(json.dumps(comparison.protocol))
+    relu, srelu = plain["rivals"]
+    versus = comparison.versus["srelu"]
+    assert srelu["error_mean"] == pytest.approx(3.0)
+    assert (srelu["n"], srelu["dead"], srelu["pairs"]) == (3, 1, 3)
+    assert srelu["p_holm"] == versus.p
+    assert (srelu["difference_images_low"], srelu["difference_images_high"]) == versus.images
+    assert relu["difference"] is None
+    rows = list(csv.DictReader(io.StringIO(tables.to_csv([comparison]))))
+    for row, numbers in zip(rows, plain["rivals"], strict=True):
+        assert row == {k: "" if v is None else str(v) for k, v in numbers.items()}
+
+
+def test_a_name_is_never_markup(comparison: Comparison) -> None:
+    hostile = replace(comparison.rivals[1], name="[red]s|relu[/]")
+    c = replace(comparison, rivals=(comparison.rivals[0], hostile))
+    assert "[red]s|relu[/]" in printed(c, width=120)
+    assert "[red]s\\|relu[/]" in tables.markdown(c)
+
+
+def test_verdict_claims_no_more_than_the_test(tmp_path: Path) -> None:
+    def verdict(relu: list[int], srelu: list[int]) -> str:
+        root = tmp_path / str(len(list(tmp_path.iterdir())))
+        runs = [specimen(root, "relu", s, range(n)) for s, n in enumerate(relu)]
+        runs += [specimen(root, "srelu", s, range(n)) for s, n in enumerate(srelu)]
+        (c,) = compare(runs)
+        return tables.verdict(c)
+
+    found = "srelu has the lowest mean test error, 5.50 %, 5.17 points below relu (p = 0.001)."
+    assert verdict([20, 21, 23], [10, 11, 12]) == found
+    assert "3 seeds cannot tell from chance" in verdict([20, 14, 18], [10, 18, 12])
+    assert verdict([20, 14], [10, 12]).endswith("over n = 2 paired seeds.")
+    assert verdict([10, 11], [20, 30]) == (
+        "relu has the lowest mean test error, 5.25 %: no rival beats the baseline."
+    )
+
+
+def test_one_rival_alone(tmp_path: Path) -> None:
+    (c,) = compare([specimen(tmp_path, "relu", 1, [3])])
+    assert tables.verdict(c) == ""
+    assert [grid.title for grid in tables.grids(c)] == ["nin-digits on digits, 4 epochs"]
+    assert "0.50" in printed(c)
+
+
+def test_nothing_finished(tmp_path: Path) -> None:
+    (c,) = compare([specimen(tmp_path, "relu", s, status="dead") for s in (1, 2)])
+    assert "0 of 2" in printed(c)
+    assert json.loads(tables.to_json([c]))[0]["rivals"][0]["error_mean"] is None
