@@ -35,8 +35,11 @@ def device_of(execution: str) -> str:
     return DEVICE if execution == "triton" else "cpu"
 
 
-def takes(execution: str, dtype: torch.dtype) -> bool:
-    return not execution.startswith("cpu") or dtype in cpu.DTYPES
+def takes(execution: str, problem: Problem) -> bool:
+    """Whether an execution computes such a problem, and in reasonable time."""
+    if execution == "triton":
+        return not INTERPRETED or problem.x.numel() <= 3000
+    return not execution.startswith("cpu") or problem.x.dtype in cpu.DTYPES
 
 
 @contextlib.contextmanager
