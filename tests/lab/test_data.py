@@ -239,7 +239,7 @@ def test_a_pickle_of_something_else(batch):
         cifar.from_python(batch, 1, "data_batch_1")
 
 
-@pytest.mark.parametrize("member", ["../data_batch_1.bin", "/tmp/data_batch_1.bin", "a/../../b"])
+@pytest.mark.parametrize("member", ["../data_batch_1.bin", "/etc/data_batch_1.bin", "a/../../b"])
 def test_an_archive_that_leaves_its_folder_is_refused(tmp_path, member):
     path = tmp_path / "cifar-10-binary.tar.gz"
     pack(path, {"cifar/data_batch_2.bin": b"x", member: b"y"})

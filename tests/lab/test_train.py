@@ -122,11 +122,7 @@ def test_test_data_are_opened_once_at_the_end(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Record:
     """A run that was never stopped."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    record = train(INTERRUPTED, tmp_path_factory.mktemp("whole"), checkpoint_seconds=0.0)
-    torch.set_num_threads(threads)
-    return record
+    return train(INTERRUPTED, tmp_path_factory.mktemp("whole"), checkpoint_seconds=0.0)
 
 
 @pytest.mark.parametrize("share", [0.2, 1 / 3, 0.5, 0.95])  # 1/3 is where the freeze ends
@@ -246,14 +242,16 @@ def test_manual_srelu_is_never_frozen(tmp_path):
 
 
 def test_what_was_chosen_for_torch_is_put_back(tmp_path):
-    seen: list[bool] = []
-    train(
-        tiny("relu", epochs=1, deterministic=True),
-        tmp_path,
-        on_epoch=lambda _: seen.append(torch.are_deterministic_algorithms_enabled()),
-    )
-    assert seen == [True]
-    assert not torch.are_deterministic_algorithms_enabled()
+    def chosen() -> tuple[bool, int]:
+        return torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
+
+    torch.set_num_threads(2)
+    seen: list[tuple[bool, int]] = []
+    run = tiny("relu", epochs=1, deterministic=True)
+    record = train(run, tmp_path, on_epoch=lambda _: seen.append(chosen()))
+    assert seen == [(True, 1)]
+    assert record.environment["threads"] == 1
+    assert chosen() == (False, 2)
 
 
 def test_missing_data_leave_no_record(tmp_path):

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from . import checkpoints, files, records
+from . import checkpoints, files, nets, records
 from .data.registry import dataset
 from .distributed import Team, default_device, team
 from .environment import environment
@@ -258,10 +258,11 @@ def _open(root: Path | str, run: Run, device: torch.device, crew: Team) -> Itera
 @contextlib.contextmanager
 def _algorithms(run: Run, device: torch.device) -> Iterator[None]:
     """Chooses how the libraries compute, and puts back what was chosen before."""
-    before = torch.are_deterministic_algorithms_enabled()
+    before, threads = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
     if run.deterministic and device.type == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for
     torch.use_deterministic_algorithms(run.deterministic)
+    torch.set_num_threads(nets.plan(run.net).threads or threads)
     libraries = contextlib.nullcontext()
     if device.type == "cuda":
         torch.cuda.set_device(device)
@@ -276,3 +277,4 @@ def _algorithms(run: Run, device: torch.device) -> Iterator[None]:
             yield
     finally:
         torch.use_deterministic_algorithms(before)
+        torch.set_num_threads(threads)

@@ -20,6 +20,7 @@ class Source:
 
     @property
     def filename(self) -> str:
+        """What the file is called on disk."""
         return self.url.rsplit("/", 1)[-1]
 
 
