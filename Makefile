@@ -1,12 +1,11 @@
 # Everything runs in .venv, which `make` builds from this repository's own files.
 PYTHON ?= python3
 BIN := .venv/bin
-EXTRAS := lab,vision,text,lightning,export,dev
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/torch_srelu/ops/native/*)
 
 .PHONY: demo test lint bench clean
 
-demo: .venv/ready  ## train rivals side by side on real data and print the table
+demo: .venv/lab  ## train rivals side by side on real data and print the table
 	$(BIN)/srelu compare
 
 test: lint  ## ruff, pyright and pytest
@@ -17,13 +16,19 @@ lint: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-bench: .venv/ready  ## the operator against its rivals, on the device that is there
+bench: .venv/lab  ## the operator against its rivals, on the device that is there
 	$(BIN)/python benchmarks/bench_op.py
 
 clean:
 	rm -rf .venv build src/*.egg-info src/torch_srelu/ops/_native.*
 
-.venv/ready: $(SOURCES)
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.venv/lab: $(SOURCES)  # what a user needs
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	$(INSTALL) -e '.[lab]'
+	touch $@
+
+.venv/ready: .venv/lab  # what the tests need besides
+	$(INSTALL) -e '.[lab,vision,text,lightning,export,dev]'
 	touch $@

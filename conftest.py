@@ -3,6 +3,7 @@
 import atexit
 import os
 import shutil
+import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -63,6 +64,13 @@ def define_missing_operators() -> torch.library.Library | None:
 
 
 _operators = define_missing_operators()
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler():
+    """torch.compile gives up on a function that it has compiled too often, in whatever test."""
+    if "torch._dynamo" in sys.modules:
+        torch.compiler.reset()
 
 
 @pytest.fixture(scope="module")

@@ -43,3 +43,10 @@ def test_import_is_light() -> None:
         [sys.executable, "-c", IMPORT], capture_output=True, text=True, check=False
     )
     assert done.stdout.strip() == "light", done.stderr
+
+
+def test_a_forced_backend_computes_what_it_can() -> None:
+    x = torch.randn(4, 3, dtype=torch.float16)
+    expected = torch_srelu.SReLU(3)(x)
+    with torch_srelu.use_backend("cpu"):
+        assert torch.equal(torch_srelu.SReLU(3)(x), expected)  # no kernel for float16: reference

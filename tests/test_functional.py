@@ -78,3 +78,39 @@ def test_tensor_subclasses_are_asked_first() -> None:
     y = torch_srelu.srelu(X.as_subclass(Logged), p(), p(), p(), p())
     assert torch_srelu.srelu in Logged.calls
     assert isinstance(y, Logged)
+
+
+class Wrapped(torch.Tensor):
+    """A subclass whose values are in another tensor: it has no memory of its own."""
+
+    inner: torch.Tensor
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor):
+        made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+        made.inner = inner
+        return made
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return func(*(a.inner if isinstance(a, Wrapped) else a for a in args), **(kwargs or {}))
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_tensors_without_memory_reach_no_kernel(place: int) -> None:
+    tensors = [-torch.ones(2, 3), p(), p(), 0 * p(), 0.5 * p()]
+    expected = torch_srelu.srelu(*tensors)
+    tensors[place] = Wrapped(tensors[place])
+    assert torch.equal(torch_srelu.srelu(*tensors), expected)
+
+
+def test_a_view_of_the_opposite_sign() -> None:
+    """Such a tensor holds the negative of what it says: kernels read memory."""
+    x = torch._neg_view(torch.tensor([[1.0, 2.0, -3.0]]))
+    assert torch.equal(SReLU(3)(x), SReLU(3)(x.clone()))
+    leaf = torch.ones(1, 3, requires_grad=True)
+    grad = torch._neg_view(torch.ones(1, 3))
+    (got,) = torch.autograd.grad(SReLU(3)(leaf), leaf, grad)
+    assert torch.equal(got, -torch.ones(1, 3))

@@ -70,6 +70,7 @@ def test_channels_in_the_last_dim() -> None:
         ((True,), {}, TypeError, "num_channels must be an int, got bool"),
         ((3, "1"), {}, TypeError, "dim must be an int, got str"),
         ((3,), {"a_l": torch.zeros(3)}, TypeError, "a_l must be a number, got Tensor"),
+        ((3,), {"t_r": float("inf")}, ValueError, "t_r must be finite, got inf"),
     ],
 )
 def test_bad_arguments(arguments, options, error, message: str) -> None:
@@ -119,6 +120,7 @@ def test_lazy_loads_a_state_dict_before_its_first_input() -> None:
     source = SReLU(5, a_l=0.7)
     lazy = LazySReLU()
     lazy.load_state_dict(source.state_dict())
+    assert lazy.num_channels == 5
     x = torch.randn(2, 5)
     assert torch.equal(lazy(x), source(x))
     assert lazy.num_channels == 5

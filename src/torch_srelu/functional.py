@@ -57,17 +57,20 @@ def srelu(
         if frozen:
             t_r, a_r, t_l, a_l = (p.detach() for p in tensors[1:])
         return reference.srelu(x, t_r, a_r, t_l, a_l, dim)
-    if torch.compiler.is_compiling() or _intercepted(x, t_r):
+    if torch.compiler.is_compiling() or _intercepted(*tensors):
         return registration.srelu(*tensors, dim, frozen)
     if not torch.is_grad_enabled():
         return registration.compute(x, t_r, a_r, t_l, a_l, dim)
     return registration.Fused.apply(*tensors, dim, frozen)  # type: ignore[return-value]
 
 
-def _intercepted(x: Tensor, t_r: Tensor) -> bool:
+def _intercepted(*tensors: Tensor) -> bool:
     """Whether a dispatch mode, a tensor subclass or a device without memory needs an operator."""
-    ordinary = x.device.type in ("cpu", "cuda") and type(x) in _ORDINARY and type(t_r) in _ORDINARY
-    return not ordinary or torch._C._len_torch_dispatch_stack() > 0
+    return (
+        tensors[0].device.type not in ("cpu", "cuda")
+        or torch._C._len_torch_dispatch_stack() > 0
+        or not all(type(t) in _ORDINARY for t in tensors)
+    )
 
 
 _ORDINARY = (Tensor, torch.nn.Parameter)

@@ -223,7 +223,7 @@ def _named(unit: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise ValueError(f"the input of {unit}: {error}") from None
+        raise type(error)(f"the input of {unit}: {error}") from None
     except ChangedStreamError as error:
         raise ChangedStreamError(
             f"the input of {unit}: {error}. The data must be the same each time the loader is "

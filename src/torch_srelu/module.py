@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.lazy import LazyModuleMixin
-from torch.nn.parameter import Parameter, UninitializedParameter
+from torch.nn.parameter import Parameter, UninitializedParameter, is_lazy
 
 from . import functional
 
@@ -87,6 +88,8 @@ class SReLU(nn.Module):
         for name, value in initial.items():
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise TypeError(f"{name} must be a number, got {type(value).__name__}")
+            if not math.isfinite(value):
+                raise ValueError(f"{name} must be finite, got {value}; for no bend, make a slope 1")
         self.num_channels = num_channels
         self.dim = dim
         self.initial = initial
@@ -114,6 +117,8 @@ class SReLU(nn.Module):
                 f"this torch_srelu knows {self._version}: install a newer torch-srelu to load it"
             )
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
+        if not is_lazy(self.t_r):
+            self.num_channels = self.t_r.shape[0]  # a lazy one did not know it before
 
 
 class LazySReLU(LazyModuleMixin, SReLU):  # type: ignore[misc]
@@ -163,8 +168,7 @@ class LazySReLU(LazyModuleMixin, SReLU):  # type: ignore[misc]
     def initialize_parameters(self, x: Tensor) -> None:  # type: ignore[override]
         """Takes the number of channels from the first input."""
         if not self.has_uninitialized_params():  # type: ignore[misc]
-            self.num_channels = self.t_r.shape[0]  # they came from a state_dict
-            return
+            return  # they came from a state_dict
         if not -x.dim() <= self.dim < x.dim():
             raise ValueError(
                 f"dim={self.dim} does not exist in the first input, of shape {tuple(x.shape)}: "

@@ -19,6 +19,10 @@ _LARGEST = int(to_keys(torch.tensor(torch.finfo(torch.float64).max, dtype=torch.
 _MARGIN = 0.08  # on both sides of a quantile of the probe, as a share of all values
 
 
+class NotFiniteError(ValueError):
+    """A stream has values that are no numbers."""
+
+
 class ChangedStreamError(RuntimeError):
     """A later pass saw other values than the first."""
 
@@ -318,7 +322,9 @@ class QuantileSearch:
         for table in (self._smallest, self._largest):
             bad = (~from_keys(table, self._dtype).isfinite()).nonzero().flatten().tolist()
             if bad:
-                raise ValueError(f"NaN or infinity in {len(bad)} channels, the first is {bad[0]}")
+                raise NotFiniteError(
+                    f"NaN or infinity in {len(bad)} channels, the first is {bad[0]}"
+                )
 
     def _as_outer_channels_inner(self, x: Tensor, dim: int) -> Tensor:
         """``x`` in memory order as (outer, C, inner), in a dtype that has keys: a view if dense."""

@@ -55,3 +55,18 @@ def test_attention_scores_have_no_channels_so_any_length_goes_through():
     assert_converted(net, torch.randn(2, 5, 4), example=torch.randn(2, 5, 4))
     assert net(torch.randn(2, 9, 4)).shape == (2, 9, 9)
     assert sizes(net, "relu", "relu_2") == [(4, -1), (1, 1)]
+
+
+@pytest.mark.parametrize("turn", [lambda x: x.mT, lambda x: x.transpose(-1, -2), torch.adjoint])
+def test_a_transposed_linear_layer_keeps_its_channels(turn):
+    class Turned(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(8, 12)
+
+        def forward(self, x):
+            return F.relu(turn(self.layer(x)))
+
+    net = ts.convert(Turned(), torch.randn(2, 16, 8))
+    assert units(net)[0].num_channels == 12
+    assert net(torch.randn(2, 20, 8)).shape == (2, 12, 20)

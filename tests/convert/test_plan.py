@@ -10,7 +10,10 @@ from torch import nn
 
 import torch_srelu as ts
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [
+    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.filterwarnings("ignore:no activation of"),
+]
 
 
 def test_a_module_called_in_three_places_becomes_three_units():
@@ -194,3 +197,13 @@ def test_a_second_conversion_rewrites_what_the_first_rewrote():
     assert_converted(net, torch.randn(3, 4))
     assert len(units(net)) == 4
     assert torch.equal(pickle.loads(pickle.dumps(net))(torch.ones(1, 4)), net(torch.ones(1, 4)))
+
+
+def test_a_network_of_which_nothing_could_be_converted_says_so():
+    class Indirect(nn.Module):
+        def forward(self, x):
+            function = F.relu
+            return function(x)
+
+    with pytest.warns(UserWarning, match="no activation of Indirect could be converted"):
+        ts.convert(Indirect(), torch.randn(3, 4))

@@ -134,3 +134,12 @@ def test_special_inputs_go_through_as_before():
     x = torch.tensor([[float("inf"), -float("inf"), float("nan"), -0.0, 0.0, 1.0, -1.0]])
     before = net(x)
     assert torch.equal(ts.convert(net, x)(x).nan_to_num(7), before.nan_to_num(7))
+
+
+@pytest.mark.parametrize("bounds", [(0.0, torch.inf), (-torch.inf, 2.0), (-torch.inf, torch.inf)])
+def test_a_hardtanh_without_a_bound_has_no_threshold_there(bounds):
+    x = torch.tensor([[-torch.inf, -3.0, 0.5, 7.0, torch.inf]])
+    expected = F.hardtanh(x, *bounds)
+    net = ts.convert(nn.Sequential(nn.Hardtanh(*bounds)), x)
+    assert torch.equal(net(x), expected)
+    assert all(p.isfinite().all() for p in net.parameters())

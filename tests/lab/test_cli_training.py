@@ -105,7 +105,7 @@ def test_all_rivals_of_a_seed_come_before_the_next_seed() -> None:
 
 
 def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
-    line = f"train relu --records {tmp_path} {QUICK}"
+    line = f"train relu --records {tmp_path} --epochs 20"  # long enough to be met alive
     child = process("-m", "torch_srelu", *shlex.split(line), cwd=tmp_path)
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("*/run.json")) and time.monotonic() < deadline:

@@ -91,6 +91,13 @@ def test_verdict_claims_no_more_than_the_test(tmp_path: Path) -> None:
     )
 
 
+def test_verdict_on_rivals_without_a_common_seed(tmp_path: Path) -> None:
+    runs = [specimen(tmp_path, "relu", s, range(20)) for s in (1, 2)]
+    runs += [specimen(tmp_path, "srelu", s, range(10)) for s in (3, 4)]
+    (c,) = compare(runs)
+    assert tables.verdict(c).endswith("not tested, it has no seed in common with relu.")
+
+
 def test_one_rival_alone(tmp_path: Path) -> None:
     (c,) = compare([specimen(tmp_path, "relu", 1, [3])])
     assert tables.verdict(c) == ""

@@ -202,6 +202,7 @@ def test_two_trainings_of_the_same_run_at_once_are_refused(tmp_path):
         ([2.0, 1.0, 2.3026], 3, "diverged"),
         ([2.0, 1.0, 0.5], 3, "finished"),
         ([2.0], 1, "finished"),
+        ([2.31], 1, "finished"),  # one epoch says nothing yet
     ],
 )
 def test_the_rule_for_dead_and_diverged(losses, epochs, status):
@@ -223,6 +224,39 @@ def test_divergence_is_recorded(tmp_path):
     assert record.result["status"] == "diverged"
     assert record.result["train_loss"] is None
     assert record.result["test_error"] is None
+
+
+@pytest.mark.parametrize(("activation", "epochs"), [("relu", 1), ("srelu", 3)])
+def test_weights_that_blow_up_in_the_last_step_are_divergence(tmp_path, activation, epochs):
+    """The loss of that step was still a number: it belongs to the weights before."""
+    freeze = {"freeze": 1} if activation == "srelu" else {}
+    run = recipe("digits", activation, seed=1, epochs=epochs, batch=1198, lr=1e25, **freeze)
+    record = train(run, tmp_path)
+    assert record.result is not None
+    assert record.result["status"] == "diverged"
+    assert record.result["test_error"] is None
+
+
+def test_an_unusable_device_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="unknown device 'tpu': choose cpu or cuda"):
+        train(tiny(), tmp_path, device="tpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(ValueError, match="torch sees no CUDA device"):
+            train(tiny(), tmp_path, device="cuda")
+
+
+def test_a_run_that_goes_on_elsewhere_names_both_places(tmp_path, monkeypatch):
+    def stop(progress):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(tiny(), tmp_path, on_epoch=stop, checkpoint_seconds=0)
+    (record,) = records.find(tmp_path)
+    elsewhere = {**record.environment, "hardware": "another machine"}
+    records.write_run(record.folder, record.run, elsewhere, result=None)
+    done = train(tiny(), tmp_path)
+    assert done.environment["hardware"] == record.environment["hardware"]
+    assert done.environment["before"] == [elsewhere]
 
 
 def test_fixed_parameters_stay_and_the_others_learn(tmp_path):

@@ -225,3 +225,13 @@ def test_a_network_trains_in_lock_step_with_the_reference() -> None:
     fused, plain = losses(None), losses("reference")
     assert fused[-1] < 0.5 * fused[0]
     torch.testing.assert_close(torch.tensor(fused), torch.tensor(plain), rtol=2e-3, atol=1e-4)
+
+
+def test_the_operators_refuse_what_does_not_fit() -> None:
+    """They can be called without the checks of `srelu`; kernels must not read past the end."""
+    x, two = torch.randn(4, 3), [torch.ones(2)] * 4
+    with pytest.raises(ValueError, match="do not fit x"):
+        torch.ops.torch_srelu.srelu(x, *two, 1, False)
+    three = [torch.ones(3)] * 4
+    with pytest.raises(ValueError, match=r"grad is torch\.float64"):
+        torch.ops.torch_srelu.srelu_backward(x.double(), x, *three, 1, True, True)

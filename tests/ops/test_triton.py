@@ -13,6 +13,7 @@ from torch_srelu.ops import layout, triton
         ((2, 5, 16, 16), True),  # runs of 256, several to a tile
         ((2, 5, 4, 4), False),  # 16: too short
         ((2, 3, 257), False),  # no multiple of 16: no wide reads
+        ((2, 3, 1025), True),  # likewise, but too long for one sum per column
         ((2, 3, 4096 + 16), True),  # several blocks to a run, the last one partial
         ((9, 300), False),
         ((300, 2), False),

@@ -10,6 +10,7 @@ everything is decided.
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections import defaultdict
 from collections.abc import Container, Iterable
 from fnmatch import fnmatchcase
@@ -95,7 +96,14 @@ def convert(
             f"{type(model).__name__} calls no ReLU, LeakyReLU, PReLU, ReLU6 or Hardtanh: "
             "there is nothing to convert"
         )
-    _apply([site for site in sites if not site.problem])
+    chosen = [site for site in sites if not site.problem]
+    if not chosen and any(site.wanted for site in sites):
+        warnings.warn(
+            f"no activation of {type(model).__name__} could be converted: "
+            "print(torch_srelu.summary(model)) tells why",
+            stacklevel=2,
+        )
+    _apply(chosen)
     record.set_left(model, left)
     return model
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -90,7 +91,15 @@ def _relu6(input: Tensor, inplace: bool = False) -> Activation:
 def _hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Activation:
-    return Activation(nn.Hardtanh, t_r=float(max_val), a_r=0.0, t_l=float(min_val), inplace=inplace)
+    activation = Activation(
+        nn.Hardtanh, t_r=float(max_val), a_r=0.0, t_l=float(min_val), inplace=inplace
+    )
+    # Where there is no bound there is no threshold either: the identity goes on.
+    if max_val == math.inf:
+        activation = replace(activation, t_r=1.0, a_r=1.0)
+    if min_val == -math.inf:
+        activation = replace(activation, t_l=0.0, a_l=1.0)
+    return activation
 
 
 FUNCTIONS: dict[Callable, Callable[..., Activation]] = {

@@ -84,7 +84,9 @@ _CHANNELS_LAST = {F.linear, F.layer_norm, F.rms_norm, F.embedding}
 _PRODUCTS = {torch.addmm, torch.mm, torch.matmul, Tensor.matmul, Tensor.mm, Tensor.__matmul__}
 _PERMUTATIONS = {
     torch.permute, Tensor.permute, torch.transpose, Tensor.transpose, torch.movedim, Tensor.movedim,
-    torch.swapaxes, Tensor.swapaxes, torch.swapdims, Tensor.swapdims,
+    torch.swapaxes, Tensor.swapaxes, torch.swapdims, Tensor.swapdims, torch.t, Tensor.t,
+    Tensor.T.__get__, Tensor.mT.__get__,  # type: ignore[attr-defined]
+    torch.adjoint, Tensor.adjoint,
 }  # fmt: skip
 
 

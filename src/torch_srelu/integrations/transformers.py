@@ -6,6 +6,7 @@ Once this is imported, ``hidden_act="srelu"`` (or whatever a configuration calls
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -116,7 +117,8 @@ class AdaptiveInitCallback(TrainerCallback):
         control: TrainerControl,
         **kwargs: Any,
     ) -> None:
-        finished = round(state.epoch or 0)
+        # A run resumed within an epoch comes by with a fraction: that epoch is not finished.
+        finished = math.floor((state.epoch or 0) + 1e-6)
         if self.init is not None and not self.init.adapted and finished >= self.epoch:
             self.init.adapt(_SameOrder(kwargs["train_dataloader"]), self.forward)
 

@@ -84,8 +84,16 @@ def team(world: int, device: torch.device) -> Team:
     return Team(dist.get_rank(), world)
 
 
-def default_device() -> torch.device:
-    """The GPU of this process if there is one, else the CPU."""
-    if torch.cuda.is_available():
-        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-    return torch.device("cpu")
+def choose_device(wanted: torch.device | str | None = None) -> torch.device:
+    """The device to train on: by default the GPU of this process if there is one, else the CPU."""
+    if wanted is None:
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    kind = str(wanted).partition(":")[0]
+    if kind not in ("cpu", "cuda"):
+        raise ValueError(f"unknown device {str(wanted)!r}: choose cpu or cuda")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device cuda was asked for, but torch sees no CUDA device: choose cpu")
+    device = torch.device(wanted)
+    if kind == "cuda" and device.index is None:
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return device

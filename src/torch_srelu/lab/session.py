@@ -134,6 +134,18 @@ class Session:
         self.epoch, self.step, self.seconds = self.epoch + 1, 0, 0.0
         return metrics
 
+    def settle(self) -> None:
+        """Waits for the steps under way, on the epoch's clock: saving would wait for them too."""
+        if self.device.type == "cuda":
+            began = time.monotonic()
+            torch.cuda.synchronize(self.device)
+            self.seconds += time.monotonic() - began
+
+    @property
+    def finite(self) -> bool:
+        """Whether every parameter is a number."""
+        return all(bool(p.isfinite().all()) for p in self.net.parameters())
+
     def _totals(self) -> tuple[float, float, float]:
         """Loss, wrong images and gradient norms of the epoch, summed over all processes."""
         totals = self.take_step.totals.clone()

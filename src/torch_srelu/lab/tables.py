@@ -95,8 +95,10 @@ def verdict(comparison: Comparison) -> str:
     mean, name = ranked[0]
     lead = f"{name} has the lowest mean test error, {mean:.2f} %"
     versus = comparison.versus.get(name)
-    if versus is None:
+    if name == base.name:
         return f"{lead}: no rival beats the baseline."
+    if versus is None:
+        return f"{lead}; not tested, it has no seed in common with {base.name}."
     side = "below" if versus.paired.mean <= 0 else "above"
     lead += f", {abs(versus.paired.mean):.2f} points {side} {base.name}"
     if versus.p is None:

@@ -8,15 +8,16 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from ..quantile import NotFiniteError
 from . import checkpoints, files, nets, records
 from .data.registry import dataset
-from .distributed import Team, default_device, team
+from .distributed import Team, choose_device, team
 from .environment import environment
 from .history import Metrics
 from .records import Record
@@ -84,9 +85,7 @@ def train(
         checkpoint_seconds: Time between two checkpoints; no result depends on it.
         capture: Whether a step becomes a CUDA graph; by default where that is possible.
     """
-    device = torch.device(device or default_device())
-    if device.type == "cuda" and device.index is None:
-        device = torch.device("cuda", torch.cuda.current_device())
+    device = choose_device(device)
     if capture is None:
         capture = device.type == "cuda" and run.world == 1
     crew = team(run.world, device)
@@ -112,19 +111,26 @@ def train(
 def _train(session: Session, watch: _Watch) -> str:
     """Trains to the end, or to where it makes no sense to go on; returns the status."""
     chance = math.log(dataset(session.run.dataset).classes) - CHANCE_MARGIN
-    status = judge(session.history.metrics, session.run.epochs, chance)
-    while status is None:
-        session.train_epoch(watch.step)
+
+    def status() -> str | None:
+        if not session.finite:  # the loss of the last step was that of the weights before it
+            return "diverged"
+        return judge(session.history.metrics, session.run.epochs, chance)
+
+    while (found := status()) is None:
+        try:
+            session.train_epoch(watch.step)
+        except NotFiniteError:  # what adapt would have measured
+            return "diverged"
         watch.epoch()
-        status = judge(session.history.metrics, session.run.epochs, chance)
-    return status
+    return found
 
 
 def judge(metrics: list[Metrics], epochs: int, chance: float) -> str | None:
     """The status of a run with these epochs behind it; None if it goes on.
 
     "dead": after the second epoch the loss is still that of guessing. "diverged": the loss is not
-    finite, or at the end it is no better than guessing.
+    finite, or it was better than guessing once and at the end it is not.
 
     Args:
         metrics: The epochs so far.
@@ -140,7 +146,7 @@ def judge(metrics: list[Metrics], epochs: int, chance: float) -> str | None:
         return "dead"
     if len(metrics) < epochs:
         return None
-    return "diverged" if loss > chance else "finished"
+    return "diverged" if loss > chance and len(metrics) > DEAD_AFTER else "finished"
 
 
 class _Watch:
@@ -165,6 +171,7 @@ class _Watch:
         # What the processes have added up in an unfinished epoch differs from one to the other: a
         # team stops between epochs only.
         if self.session.team.world == 1 and now - self.saved >= self.checkpoint_seconds:
+            self.session.settle()
             self.save()
         if self.on_step and self.session.team.leads and now - self.shown >= _SHOWN_EVERY:
             self.shown = now
@@ -220,10 +227,13 @@ def _finish(session: Session, record: Record, status: str, startup: float) -> No
         "startup_seconds": round(startup, 3),
         "adapt_seconds": round(session.adapt_seconds, 3),
     }
-    if status != "dead" and math.isfinite(last.train_loss):
+    if status != "dead" and math.isfinite(last.train_loss) and session.finite:
         tested, predictions, labels = session.test()
-        records.write_predictions(record.folder, predictions, labels)
-        result |= tested
+        if all(math.isfinite(value) for value in tested.values()):
+            records.write_predictions(record.folder, predictions, labels)
+            result |= tested
+        else:
+            result["status"] = "diverged"
     records.write_run(record.folder, record.run, record.environment, result)
     checkpoints.drop_previous(record.folder)
 
@@ -239,7 +249,12 @@ def _open(root: Path | str, run: Run, device: torch.device, crew: Team) -> Itera
     if not crew.leads:
         yield records.load(crew.tell(None))
         return
-    record = records.unfinished(root, run) or records.create(root, run, environment(device))
+    here = environment(device)
+    record = records.unfinished(root, run) or records.create(root, run, here)
+    began = dict(record.environment)
+    before = began.pop("before", [])
+    if began != here:  # it goes on elsewhere, or with other code: the record names all places
+        record = replace(record, environment={**here, "before": [*before, began]})
     handle = os.open(record.folder, os.O_RDONLY)
     try:
         try:

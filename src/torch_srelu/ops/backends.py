@@ -72,9 +72,15 @@ def use_backend(name: str) -> Iterator[None]:
 
 def kernels(x: Tensor) -> ModuleType | None:
     """The module whose ``forward`` and ``backward`` compute SReLU of ``x``; None: the reference."""
-    if _forced is not None:
-        return {"reference": None, "cpu": cpu, "triton": _triton()}[_forced]
     device = x.device.type
+    if _forced == "reference":
+        return None
+    if _forced == "cpu":
+        if device != "cpu":
+            raise ValueError(f'use_backend("cpu") cannot compute a tensor on {x.device}')
+        return cpu if x.dtype in cpu.DTYPES else None
+    if _forced == "triton":
+        return _triton()
     if device == "cuda":
         return _triton() if _no_triton() is None else _notice(_no_triton())
     if device == "cpu" and x.dtype in cpu.DTYPES:

@@ -29,7 +29,7 @@ def _library() -> ctypes.CDLL | OSError:
     if not found:
         return OSError(
             "the native CPU kernels were not compiled (no C compiler at install, or run without an "
-            "install); with a compiler at hand: pip install --force-reinstall --no-deps torch-srelu"
+            "install); with a compiler at hand, install torch-srelu again to compile them"
         )
     try:
         library = ctypes.CDLL(str(found[0]))

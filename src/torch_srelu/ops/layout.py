@@ -43,12 +43,15 @@ def view(x: Tensor, channels: int, dim: int) -> View | None:
 
 def densify(x: Tensor) -> Tensor:
     """``x`` itself if it is dense, else a dense copy laid out as `torch.empty_like` would."""
+    x = x.resolve_neg()  # a view that promises the opposite sign of what memory holds
     return x if x.is_contiguous() or _memory_order(x) is not None else torch.empty_like(x).copy_(x)
 
 
 def like(source: Tensor, target: Tensor) -> Tensor:
-    """``source`` with the strides of the dense ``target``; copied only where they differ."""
-    if source.stride() == target.stride():
+    """``source`` laid out as the dense ``target`` is; copied only where it is not."""
+    source = source.resolve_neg()
+    axes = zip(target.shape, source.stride(), target.stride(), strict=True)
+    if all(size == 1 or ours == theirs for size, ours, theirs in axes):
         return source
     return torch.empty_like(target, dtype=source.dtype).copy_(source)
 

@@ -39,7 +39,7 @@ def compute(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: 
     """SReLU by whichever execution serves ``x``."""
     kernels = backends.kernels(x)
     if kernels is None or x.numel() == 0:
-        return layout.like(reference.srelu(x, t_r, a_r, t_l, a_l, dim), layout.densify(x))
+        return _strided_as(x, reference.srelu(x, t_r, a_r, t_l, a_l, dim))
     x = layout.densify(x)
     return kernels.forward(x, (t_r, a_r, t_l, a_l), _view(x, t_r, dim))
 
@@ -63,7 +63,7 @@ def compute_backward(
     x = layout.densify(x)
     if kernels is None or x.numel() == 0:
         grad_x, grads = _reference_backward(grad, x, t_r, a_r, t_l, a_l, dim)
-        return layout.like(grad_x, x) if need_input else None, grads if need_params else None
+        return _strided_as(x, grad_x) if need_input else None, grads if need_params else None
     grad = layout.like(grad, x)
     view = _view(x, t_r, dim)
     return kernels.backward(grad, x, (t_r, a_r, t_l, a_l), view, need_input, need_params)
@@ -72,6 +72,12 @@ def compute_backward(
 def _reference_backward(grad, x, t_r, a_r, t_l, a_l, dim, *_) -> tuple[Tensor, Tensor]:
     grad_x, *grads = reference.srelu_backward(grad, x, t_r, a_r, t_l, a_l, dim)
     return grad_x, torch.stack([g.to(reference.compute_dtype(x)) for g in grads])
+
+
+def _strided_as(x: Tensor, y: Tensor) -> Tensor:
+    """``y`` with exactly the strides that the fake kernels promise."""
+    promised = torch.empty_like(x)
+    return y if y.stride() == promised.stride() else promised.copy_(y)
 
 
 def _view(x: Tensor, t_r: Tensor, dim: int) -> layout.View:
@@ -131,7 +137,17 @@ def _backward(ctx, grad: Tensor, function) -> tuple[Tensor | None, ...]:
 def srelu(
     x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: int, frozen: bool
 ) -> Tensor:
+    _check_lengths(x, (t_r, a_r, t_l, a_l), dim)
     return compute(x, t_r, a_r, t_l, a_l, dim)
+
+
+def _check_lengths(x: Tensor, params: tuple[Tensor, ...], dim: int) -> None:
+    """The operators can be called past `functional.check`; kernels must not read past the end."""
+    channels = params[0].numel()
+    fits = channels == 1 or (-x.dim() <= dim < x.dim() and x.shape[dim] == channels)
+    if not fits or any(p.shape != (channels,) for p in params):
+        shapes = ", ".join(str(tuple(p.shape)) for p in params)
+        raise ValueError(f"parameters of shapes {shapes} do not fit x {tuple(x.shape)}, dim={dim}")
 
 
 @srelu.register_fake
@@ -151,6 +167,12 @@ def srelu_backward(
     need_input: bool,
     need_params: bool,
 ) -> tuple[Tensor, Tensor]:
+    _check_lengths(x, (t_r, a_r, t_l, a_l), dim)
+    if grad.shape != x.shape or grad.dtype != x.dtype:
+        raise ValueError(
+            f"grad is {grad.dtype} of shape {tuple(grad.shape)}, expected that of x: "
+            f"{x.dtype}, {tuple(x.shape)}"
+        )
     grads = compute_backward(grad, x, t_r, a_r, t_l, a_l, dim, need_input, need_params)
     # An operator cannot return None: what is not needed is an empty tensor.
     return tuple(x.new_empty(0) if g is None else g for g in grads)  # type: ignore[return-value]

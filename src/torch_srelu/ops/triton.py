@@ -18,7 +18,8 @@ from . import triton_kernels as kernels
 from .layout import View
 from .reference import compute_dtype
 
-SHORT_RUN = 32  # shorter runs, and those that cannot be read in wide vectors, are columns
+SHORT_RUN = 32  # shorter runs are columns
+LONG_RUN = 1024  # runs that cannot be read in wide vectors are columns up to here
 SMALL = 2**22  # elements: below this, host time and the second kernel matter most
 MULTIPROCESSORS = 132  # of the GPU that the rules below were measured on
 
@@ -54,7 +55,8 @@ def backward_shape(view: View, dtype: torch.dtype) -> Shape:
 def is_runs(view: View) -> bool:
     """Whether a channel's values lie together, in pieces that a program can read well."""
     _, channels, inner = view
-    return channels == 1 or (inner >= SHORT_RUN and inner % 16 == 0) or channels * inner >= 2**30
+    # Sums of columns take memory like one row: that must not be much of the tensor.
+    return channels == 1 or inner >= LONG_RUN or (inner >= SHORT_RUN and inner % 16 == 0)
 
 
 class Cut(NamedTuple):

@@ -191,7 +191,7 @@ def backward_runs(
         sum_t_r, sum_t_l = tl.sum(right0), tl.sum(left0)
         if ALONE:  # this program has seen all of the channel: these are the gradients
             sum_t_r, sum_t_l = sum_t_r * (1 - a_r), sum_t_l * (1 - a_l)
-        plane = splits * channels  # sums: (4, splits, channels)
+        plane = tl.zeros((), tl.int64) + splits * channels  # sums: (4, splits, channels)
         out = sums_ptr + split * channels + c
         tl.store(out, sum_t_r)
         tl.store(out + plane, tl.sum(right1))
@@ -219,7 +219,7 @@ def backward_columns(
             right0, right1, left0, left1, INPUT, PARAMS, COMPUTE, EVEN,
         )  # fmt: skip
     if PARAMS:
-        plane = splits * columns  # sums: (4, splits, columns)
+        plane = tl.zeros((), tl.int64) + splits * columns  # sums: (4, splits, columns)
         out = sums_ptr + split * columns + k
         tl.store(out, tl.sum(right0, 0), mask=in_row)
         tl.store(out + plane, tl.sum(right1, 0), mask=in_row)

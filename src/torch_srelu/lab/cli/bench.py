@@ -14,7 +14,7 @@ from rich.text import Text
 from .. import bench as benchmark
 from ..bench import FLOOR, PROVIDERS, Case, Timing
 from ..choices import check_choice
-from ..distributed import default_device
+from ..distributed import choose_device
 from ..environment import environment
 from .terminal import console, examples, one_line_errors
 
@@ -52,9 +52,9 @@ def bench(
         for provider in providers or ():
             check_choice("provider", provider, PROVIDERS)
         check_choice("dtype", dtype, DTYPES)
-        case = Case(_sizes(shape), DTYPES[dtype], layout.value)
+        case = Case(_sizes(shape, layout.value), DTYPES[dtype], layout.value)
         names = list(dict.fromkeys(["relu", *(providers or PROVIDERS)]))
-        device = default_device()
+        device = choose_device()
         with console.status("timing"):
             rows = list(benchmark.measure(case, names, rounds, device.type))
         console.print(_table(rows, f"{shape} {dtype} {layout}, median of {rounds} rounds"))
@@ -65,10 +65,12 @@ def bench(
         )
 
 
-def _sizes(shape: str) -> tuple[int, ...]:
+def _sizes(shape: str, layout: str) -> tuple[int, ...]:
     sizes = shape.split("x")
     if len(sizes) < 2 or not all(size.isdigit() and int(size) for size in sizes):
         raise ValueError(f"shape must be at least two sizes like 64x192x32x32, got {shape!r}")
+    if layout == "channels_last" and len(sizes) != 4:
+        raise ValueError(f"channels_last is a layout of four sizes (N, C, H, W), got {shape!r}")
     return tuple(map(int, sizes))
 
 
