@@ -20,6 +20,7 @@ from command import process, srelu
 from specimens import specimen
 
 from torch_srelu import __version__
+from torch_srelu.__main__ import INSTALL
 from torch_srelu.lab.cli import app
 from torch_srelu.lab.data.registry import DATASETS, Source
 
@@ -68,9 +69,7 @@ def test_without_the_laboratory_it_says_what_to_install() -> None:
     out, err = child.communicate(timeout=60)
     assert child.returncode == 1
     assert out == ""
-    assert err.splitlines() == [
-        "srelu needs the package typer, which is not installed: pip install 'torch-srelu[lab]'"
-    ]
+    assert err.splitlines() == [f"srelu needs the package typer, which is not installed: {INSTALL}"]
 
 
 def test_without_plotly_there_is_everything_but_the_page(tmp_path: Path) -> None:
@@ -84,7 +83,7 @@ def test_without_plotly_there_is_everything_but_the_page(tmp_path: Path) -> None
     assert child.returncode == 1
     assert "nin-digits on digits" in out
     assert err.splitlines() == [
-        "srelu needs the package plotly, which is not installed: pip install 'torch-srelu[lab]'"
+        f"srelu needs the package plotly, which is not installed: {INSTALL}"
     ]
 
 
