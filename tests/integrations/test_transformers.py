@@ -1,5 +1,7 @@
 """hidden_act="srelu", and the callback for Trainer."""
 
+import json
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -187,6 +189,24 @@ def test_a_run_resumed_before_at_and_after_the_switch_is_the_same_run(epoch, tmp
     resumed = Classifier(small())
     trainer = trainer_for(resumed, AdaptiveInitCallback(2), tmp_path, 4)
     trainer.train(resume_from_checkpoint=str(checkpoint))
+    for a, b in zip(whole.parameters(), resumed.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_run_resumed_late_in_a_frozen_epoch_still_ends_it_frozen(tmp_path):
+    """The Trainer begins a resumed epoch with a fraction of it done: that is no whole epoch."""
+    whole = Classifier(small())
+    often = {"save_strategy": "steps", "save_steps": 1}
+    trainer_for(whole, AdaptiveInitCallback(2), tmp_path, 3, **often).train()
+
+    def epochs_done(checkpoint):
+        return json.loads((checkpoint / "trainer_state.json").read_text())["epoch"]
+
+    late = [c for c in tmp_path.glob("checkpoint-*") if 1.5 < epochs_done(c) < 2]
+    assert late
+    resumed = Classifier(small())
+    trainer = trainer_for(resumed, AdaptiveInitCallback(2), tmp_path, 3)
+    trainer.train(resume_from_checkpoint=str(late[0]))
     for a, b in zip(whole.parameters(), resumed.parameters(), strict=True):
         assert torch.equal(a, b)
 
