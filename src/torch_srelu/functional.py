@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.jit import is_tracing  # type: ignore[attr-defined]
 from torch.overrides import handle_torch_function, has_torch_function
 
+from . import memory
 from .ops import reference, registration
 
 DTYPES = frozenset({torch.float64, torch.float32, torch.bfloat16, torch.float16})
@@ -61,6 +62,8 @@ def srelu(
         return registration.srelu(*tensors, dim, frozen)
     if not torch.is_grad_enabled():
         return registration.compute(x, t_r, a_r, t_l, a_l, dim)
+    if memory.active():
+        return memory.apply(x, tensors[1:], dim, frozen)
     return registration.Fused.apply(*tensors, dim, frozen)  # type: ignore[return-value]
 
 
