@@ -1,8 +1,8 @@
 """What a training step of NIN and of ResNet-50 costs with each activation, in time and memory.
 
-    python benchmarks/bench_step.py                         # on a GPU: both networks, every mode
-    python benchmarks/bench_step.py --nets nin --modes eager --turns 3
-    python benchmarks/bench_step.py --table                 # the tables of the README
+    python benchmarks/bench_step.py                              # eager; on a GPU captured too
+    python benchmarks/bench_step.py --nets nin --modes compiled  # compiling takes longer
+    python benchmarks/bench_step.py --table                      # the tables of the README
 
 The activations take turns, a few steps each, so that a machine that slows down slows down for all.
 Times are medians over the turns; a ratio is the median of the ratios to in-place relu within a
@@ -68,9 +68,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    modes = list(MODES) if cuda else ["eager", "compiled"]
-    for what, names in (("nets", list(NETS)), ("modes", modes), ("activations", [*ACTIVATIONS])):
-        parser.add_argument(f"--{what}", nargs="+", choices=names, default=names)
+    modes = [mode for mode in MODES if cuda or "captured" not in mode]
+    quick = [mode for mode in modes if "compiled" not in mode]
+    parser.add_argument("--nets", nargs="+", choices=NETS, default=list(NETS))
+    parser.add_argument("--modes", nargs="+", choices=modes, default=quick)
+    names = list(ACTIVATIONS)
+    parser.add_argument("--activations", nargs="+", choices=names, default=names)
     parser.add_argument("--turns", type=int, default=10, help="at least 3")
     parser.add_argument("--batch", type=int, help=f"images in a batch; else {BATCH}")
     parser.add_argument("--pixels", type=int, help="side of ResNet-50's images; else 224")

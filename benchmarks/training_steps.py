@@ -38,11 +38,10 @@ class Setting(NamedTuple):
     pixels: int  # height and width of the images of ResNet-50
 
     def data(self, batches: int, pixels: int, classes: int) -> tuple[torch.Tensor, torch.Tensor]:
-        draw = torch.Generator().manual_seed(0)
+        torch.manual_seed(0)
         size = batches * self.batch
-        images = torch.randn(size, 3, pixels, pixels, generator=draw)
-        labels = torch.randint(classes, (size,), generator=draw)
-        return images.to(self.device), labels.to(self.device)
+        images = torch.randn(size, 3, pixels, pixels, device=self.device)
+        return images, torch.randint(classes, (size,), device=self.device)
 
 
 def training_step(net: str, activation: str, mode: str, setting: Setting) -> Work:
@@ -74,7 +73,7 @@ def _nin(activation: str, mode: str, setting: Setting) -> Work:
     optimizer, capture = make_optimizer(net, run), "captured" in mode
     step = Step(net, optimizer, batches, dropout, run, Team(), capture)
     if "compiled" in mode:
-        net.compile(dynamic=False)
+        _compile(net)
 
     def work() -> None:
         batches.position.zero_()
@@ -98,7 +97,7 @@ def _resnet50(activation: str, mode: str, setting: Setting) -> Work:
     images, labels = setting.data(1, setting.pixels, 1000)
     images = images.contiguous(memory_format=torch.channels_last)
     if "compiled" in mode:
-        net.compile(dynamic=False)
+        _compile(net)
 
     def work() -> None:
         optimizer.zero_grad(set_to_none=True)
@@ -121,6 +120,12 @@ _RIVALS: dict[str, Callable[[int], nn.Module]] = {
     "prelu": nn.PReLU,
     "gelu": lambda channels: nn.GELU(),
 }
+
+
+def _compile(net: nn.Module) -> None:
+    # Every network compiles the same functions anew, and those of a block once a block.
+    torch._dynamo.config.recompile_limit = 256
+    net.compile(dynamic=False)
 
 
 def _replace_units(net: nn.Module, make: Callable[[int], nn.Module]) -> None:

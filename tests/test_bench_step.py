@@ -61,6 +61,13 @@ def test_a_network_in_a_mode_replaces_its_older_record(bench_step, tmp_path):
     assert found == [("nin", "eager", "3"), ("nin", "compiled", "4"), ("resnet50", "eager", "1")]
 
 
+def test_the_readme_shows_the_recorded_steps(bench_step):
+    results = ROOT / "benchmarks" / "results"
+    if not list(results.glob("step-*.csv")):
+        pytest.skip("no training steps are recorded in benchmarks/results")
+    assert bench_step.tables(results) in (ROOT / "README.md").read_text()
+
+
 @pytest.mark.parametrize("bad", [["--turns", "2"], ["--nets", "vgg"]])
 def test_bad_arguments_measure_nothing(bench_step, bad, tmp_path, capsys):
     with pytest.raises(SystemExit):

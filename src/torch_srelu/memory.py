@@ -73,7 +73,7 @@ def apply(x: Tensor, params: tuple[Tensor, ...], dim: int, frozen: bool) -> Tens
     finally:
         _here.packed = None
     if packed:  # else nothing needs a gradient, or other hooks took the tensors
-        _outputs[y.untyped_storage()] = _Output(y, packed[0], params, dim)
+        _outputs[y.untyped_storage()] = _Output(y, packed, dim)
     return y
 
 
@@ -175,10 +175,11 @@ _Packed = _Kept | _Recomputed
 class _Output:
     """What there is to know of an output of SReLU; holds neither it nor the input of its unit."""
 
-    def __init__(self, y: Tensor, x: _Packed, params: tuple[Tensor, ...], dim: int) -> None:
+    def __init__(self, y: Tensor, inputs: list[_Packed], dim: int) -> None:
+        x, *params = inputs
         self._version = y._version
         self._x = weakref.ref(x)
-        self._params, self._dim = torch.cat([p.detach() for p in params]), dim
+        self._params, self._dim = torch.cat([p.tensor() for p in params]), dim
         self._recipe: weakref.ref[_Recipe] | None = None
 
     def shows(self, tensor: Tensor) -> bool:
