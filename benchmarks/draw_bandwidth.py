@@ -66,13 +66,13 @@ def draw(rows: list[dict[str, str]]) -> Figure:
 
 
 def _panel(axes: Axes, rows: list[dict[str, str]]) -> None:
-    names = sorted({r["provider"] for r in rows} - {FLOOR})
-    colours = {FLOOR: SOFT} | dict(zip(names, COLOURS, strict=False))
-    for name, colour in colours.items():
+    names = dict.fromkeys(r["provider"] for r in reversed(rows) if r["provider"] != FLOOR)
+    for name, colour in [*zip(names, COLOURS, strict=False), (FLOOR, SOFT)]:
         points = sorted(_point(r) for r in rows if r["provider"] == name)
         line = "--" if name == FLOOR else "-"
         axes.plot(*zip(*points, strict=True), line, color=colour, label=name, linewidth=1.4)
     axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.set_ylim(bottom=0)
     axes.spines[["top", "right"]].set_visible(False)
 
