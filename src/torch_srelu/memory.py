@@ -69,7 +69,7 @@ def apply(x: Tensor, params: tuple[Tensor, ...], dim: int, frozen: bool) -> Tens
     """`registration.Fused`, with its output noted as one that can be recomputed."""
     _here.packed = packed = []
     try:
-        y: Tensor = registration.Fused.apply(x, *params, dim, frozen)  # type: ignore[assignment]
+        y: Tensor = registration.fused(x, *params, None, dim, frozen)
     finally:
         _here.packed = None
     if packed:  # else nothing needs a gradient, or other hooks took the tensors
