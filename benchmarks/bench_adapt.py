@@ -4,7 +4,7 @@
     python benchmarks/bench_adapt.py --device cpu --images 512 --precision float32
 
 In each round an epoch (the step that `srelu train` takes, captured on a GPU, units frozen as they
-are before `adapt`), `adapt`, a forward pass alone, and the scans of a pass alone (the input of every
+are before `adapt`), `adapt`, a forward pass alone, and the scans of a pass alone (the input of each
 unit for one batch, looked at once for each batch) take their turn. Printed are the
 medians with the smallest and the largest; the ratio is within a round. Time is wall time on a GPU,
 processor time on a CPU, which other work on the machine disturbs least.

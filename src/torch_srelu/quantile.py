@@ -19,6 +19,7 @@ from .ops.scan import (
     Interval,
     Kept,
     Seen,
+    fold,
     from_keys,
     scan,
     strided,
@@ -27,6 +28,7 @@ from .ops.scan import (
 
 _SAMPLE = 2048  # values of the probe in each channel
 _LARGEST = int(to_keys(torch.tensor(torch.finfo(torch.float64).max, dtype=torch.float64)))
+_OCTAVES = 16  # below the largest value looked for: what is smaller is hardly ever the answer
 _MARGIN = 0.08  # on both sides of a quantile of the probe, as a share of all values
 
 
@@ -95,6 +97,7 @@ class QuantileSearch:
         # An empty interval, reversed, so that the smallest `lo` and largest `hi` win.
         self._lo = self._filled(shape, torch.iinfo(torch.int64).max)
         self._hi = self._filled(shape, torch.iinfo(torch.int64).min)
+        self._gap = self._filled(shape, 0)  # of `Interval`
         self._below = self._filled(shape, 0)  # values known to lie below `lo`
         self._inside = self._filled(shape, 0)  # and in the interval
         self._dtype = torch.float32
@@ -161,7 +164,8 @@ class QuantileSearch:
         self._reduce(self._lo, "MIN")
         self._reduce(self._hi, "MAX")
         self._dtype = torch.float64 if int(wide) else torch.float32
-        if bool((self._lo > self._hi).any()):  # nobody probed: search everywhere
+        probed = bool((self._lo <= self._hi).all())
+        if not probed:  # search everywhere
             self._dtype = torch.float64
             self._hi = self._filled(tuple(self._hi.shape), _LARGEST)
             self._lo = -self._hi
@@ -169,6 +173,10 @@ class QuantileSearch:
             to_keys(from_keys(keys, torch.float64).to(self._dtype)).long()
             for keys in (self._lo, self._hi)
         )
+        if probed:
+            octave = round(1 / torch.finfo(self._dtype).eps)  # in keys
+            largest = torch.maximum(self._lo.abs(), self._hi.abs())
+            self._gap = (largest - _OCTAVES * octave).clamp(min=0)
         self._agree_on_empty_bits()
         self._begin_pass(keep=False)
 
@@ -209,6 +217,7 @@ class QuantileSearch:
                 self._reduce(into.counts, "SUM")
                 self._narrow(r, rank, into.counts)
         self.passes += 1
+        self._gap.zero_()
         todo = torch.where(self._lo < self._hi, self._inside, 0)
         # A written-down value takes two numbers, a bin one.
         self._begin_pass(keep=2 * int(todo.sum(1).max()) <= self._bins * self._lo.shape[1])
@@ -221,20 +230,19 @@ class QuantileSearch:
         self._count = 0
         self._seen = [Seen(channels, limits.max, self._device) for _ in self._lo]
         open_ = (self._lo < self._hi) | (self.passes == 0)
-        self._intervals = [
-            Interval(
-                torch.where(open_[r], lo, limits.max),
-                torch.where(open_[r], hi, limits.min),
-                self._shift(lo, hi),
-            )
-            for r, (lo, hi) in enumerate(zip(self._lo, self._hi, strict=True))
-        ]
+        shift = self._shift(fold(self._lo, self._gap), fold(self._hi, self._gap))
+        bounds = (
+            torch.where(open_, self._lo, limits.max),
+            torch.where(open_, self._hi, limits.min),
+        )
+        tables = zip(*bounds, self._gap, shift, strict=True)
+        self._intervals = [Interval(*(row.clone() for row in rows)) for rows in tables]
         if keep:
             sizes = torch.where(open_, self._inside, 0).sum(1).tolist()
             self._into = [Kept(size, self._device) for size in sizes]
         else:
-            shift = self._shift(self._lo, self._hi)
-            bins = int(((self._hi >> shift) - (self._lo >> shift)).max()) + 1
+            lo, hi = (fold(keys, self._gap) >> shift for keys in (self._lo, self._hi))
+            bins = int((hi - lo).max()) + 1
             self._into = [Counts(channels, bins, self._device) for _ in self._lo]
 
     def _shift(self, lo: Tensor, hi: Tensor) -> Tensor:
@@ -259,9 +267,7 @@ class QuantileSearch:
         upto = total.gather(1, bins.unsqueeze(1)).squeeze(1)
         before = total.gather(1, (bins - 1).clamp(min=0).unsqueeze(1)).squeeze(1)
         held = upto - torch.where(bins > 0, before, under)
-        shift = self._intervals[r].shift
-        start = ((lo >> shift) + bins) << shift
-        end = start | ((1 << shift) - 1)  # not start + size - 1, which may overflow
+        start, end = self._ends(self._intervals[r], bins)
         new = [torch.maximum(lo, start), torch.minimum(hi, end), upto - held, held]
         if self.passes == 0:  # the guess may have missed
             every = torch.full_like(lo, self.count)
@@ -277,6 +283,17 @@ class QuantileSearch:
         self._lo[r], self._hi[r], self._below[r], self._inside[r] = (
             torch.where(known, was, becomes) for was, becomes in zip(old, new, strict=True)
         )
+
+    @staticmethod
+    def _ends(interval: Interval, bins: Tensor) -> tuple[Tensor, Tensor]:
+        """The first and the last key of a bin of each channel."""
+        gap, shift = interval.gap, interval.shift
+        start = (interval.first + bins) << shift
+        end = start | ((1 << shift) - 1)
+        # Inside the interval, where nothing overflows.
+        start, end = start.maximum(fold(interval.lo, gap)), end.minimum(fold(interval.hi, gap))
+        # The bin of the folded key 0 holds all keys from -gap to gap.
+        return start + torch.where(start > 0, gap, -gap), end + torch.where(end < 0, -gap, gap)
 
     def _without_empty_ends(self, lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
         """The part of an interval from the first to the last key that a value can have."""

@@ -9,7 +9,18 @@ import torch
 from checks import DEVICE, lay_out
 from torch_srelu import use_backend
 from torch_srelu.ops import cpu, layout
-from torch_srelu.ops.scan import KEYS, Counts, Interval, Kept, Seen, from_keys, scan, to_keys
+from torch_srelu.ops.scan import (
+    KEYS,
+    Counts,
+    Interval,
+    Kept,
+    Seen,
+    _native,
+    fold,
+    from_keys,
+    scan,
+    to_keys,
+)
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 LIMITS = {dtype: torch.iinfo(key).max for dtype, key in KEYS.items()}
@@ -31,6 +42,10 @@ def device(request):
     """Where an execution works, while it is the one in use."""
     with use_backend(request.param):
         yield torch.device(DEVICE if request.param == "triton" else "cpu")
+
+
+def test_the_compiled_library_has_a_scan():
+    assert (cpu.why_not() is None) == (_native() is not None)
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
@@ -55,16 +70,22 @@ def keys_of(x: torch.Tensor, channels: int) -> list[list[int]]:
     return [[b if b >= 0 else -(b & LIMITS[dtype]) for b in row] for row in bits]
 
 
+def folded(key: int, gap: int) -> int:
+    return key - gap if key > gap else key + gap if key < -gap else 0
+
+
 def interval_of(channels: int, dtype: torch.dtype, device) -> tuple[Interval, int]:
-    """From about -1 to 1.5, another one for each channel; the last is closed."""
+    """From about -1 to 1.5, another one for each channel, some folded; the last is closed."""
     lo = to_keys(torch.linspace(-1, 0.5, channels, dtype=wide(dtype))).long()
     hi = to_keys(torch.full((channels,), 1.5, dtype=wide(dtype))).long()
     limit = LIMITS[wide(dtype)]
     shift = torch.full((channels,), limit.bit_length() - 9) + torch.arange(channels) % 2
     if channels > 1:
         lo[-1], hi[-1] = limit, -limit
-    bins = int(((hi >> shift) - (lo >> shift)).max()) + 1
-    return Interval(*(table.to(device) for table in (lo, hi, shift))), bins
+    gap = to_keys(torch.full((channels,), 0.3, dtype=wide(dtype))).long()
+    gap[1::2] = 0
+    bins = int(((fold(hi, gap) >> shift) - (fold(lo, gap) >> shift)).max()) + 1
+    return Interval(*(table.to(device) for table in (lo, hi, gap, shift))), bins
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -93,14 +114,10 @@ def test_sees_everything(device, name, dtype):
         assert [s % modulus for s in known.checksum.tolist()] == [sum(r) % modulus for r in keys]
     inside = [[k for k in row if lo <= k <= hi] for row, (lo, hi) in zip(keys, bounds, strict=True)]
     assert any(inside)
-    for row, shift, first, table in zip(
-        inside,
-        interval.shift.tolist(),
-        interval.first.tolist(),
-        counts.counts.tolist(),
-        strict=True,
-    ):
-        expected = Counter((k >> shift) - first for k in row)
+    cuts = (interval.lo, interval.gap, interval.shift, counts.counts)
+    for row, lo, gap, shift, table in zip(inside, *(t.tolist() for t in cuts), strict=True):
+        first = folded(lo, gap) >> shift
+        expected = Counter((folded(k, gap) >> shift) - first for k in row)
         assert table == [expected[b] for b in range(bins)]
     number = int(kept.number)
     pairs = zip(kept.channels[:number].tolist(), kept.keys[:number].tolist(), strict=True)
@@ -131,7 +148,7 @@ def test_writes_down_no_more_than_it_has_room_for(device, shape):
     view = layout.view(x, channels, 1)
     assert view is not None
     limit = LIMITS[torch.float32]
-    tables = (torch.full((channels,), k, device=device) for k in (-limit, limit, 21))
+    tables = (torch.full((channels,), k, device=device) for k in (-limit, limit, 0, 21))
     kept = Kept(12, device)
     kept.keys.fill_(-1)
     spare = kept.keys

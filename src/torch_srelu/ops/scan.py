@@ -51,18 +51,23 @@ class Seen:
 
 @dataclass
 class Interval:
-    """The keys ``lo`` to ``hi`` of each channel, cut into bins of ``2 ** shift`` keys.
+    """The keys ``lo`` to ``hi`` of each channel, cut into bins.
+
+    Keys are dense around zero: half of all lie between -1 and 1, hardly a value does that close to
+    zero. So bins are cut from *folded* keys (`fold`): those up to ``gap`` from zero are one key.
 
     Attributes:
+        shift: A bin has ``2 ** shift`` folded keys.
         first: The number of the first bin.
     """
 
     lo: Tensor
     hi: Tensor
+    gap: Tensor
     shift: Tensor
 
     def __post_init__(self) -> None:
-        self.first = self.lo >> self.shift
+        self.first = fold(self.lo, self.gap) >> self.shift
 
 
 class Counts:
@@ -72,7 +77,8 @@ class Counts:
         self.counts = torch.zeros(channels, bins, dtype=torch.int64, device=device)
 
     def take(self, interval: Interval, channel: Tensor, key: Tensor) -> None:
-        bins = (key >> interval.shift[channel]) - interval.first[channel]
+        folded = fold(key, interval.gap[channel])
+        bins = (folded >> interval.shift[channel]) - interval.first[channel]
         at = channel * self.counts.shape[1] + bins
         self.counts.view(-1).index_add_(0, at, torch.ones_like(at))
 
@@ -98,6 +104,11 @@ def to_keys(x: Tensor) -> Tensor:
     bits = x.view(KEYS[x.dtype])
     magnitude = bits & torch.iinfo(bits.dtype).max
     return torch.where(bits < 0, -magnitude, magnitude)
+
+
+def fold(keys: Tensor, gap: Tensor) -> Tensor:
+    """Keys closer to zero by ``gap``, in the same order; those that get there are one."""
+    return keys.sign() * (keys.abs() - gap).clamp(min=0)
 
 
 def from_keys(keys: Tensor, dtype: torch.dtype) -> Tensor:
@@ -144,14 +155,14 @@ def _scan_plainly(x: Tensor, interval: Interval, into: Counts | Kept, seen: Seen
 def _native() -> Callable[..., None] | None:
     """The compiled scan; None where there is none."""
     library = cpu._library()
-    function = getattr(library, "srelu_scan", None)
+    function = getattr(library, "srelu_look", None)
     if function is not None:
         size, pointer = ctypes.c_int64, ctypes.c_void_p
         function.restype = None
         function.argtypes = [
             *[ctypes.c_int] * 2,
             *[pointer, size, size, size, size],
-            *[pointer] * 8,
+            *[pointer] * 9,
             *[pointer, size, pointer, pointer, pointer, size],
         ]
     return function
@@ -172,7 +183,8 @@ def _scan_natively(
     below = torch.zeros(threads, columns, dtype=torch.int64)
     smallest = torch.full((threads, columns), limits.max, dtype=dtype)
     largest = torch.full((threads, columns), limits.min, dtype=dtype)
-    tables = (*bounds, checksum, below, smallest, largest, interval.shift, interval.first)
+    bins = (interval.gap, interval.shift, interval.first)
+    tables = (*bounds, checksum, below, smallest, largest, *bins)
     counts = (into.counts.data_ptr(), into.counts.shape[1]) if isinstance(into, Counts) else (0, 0)
     kept = (into.keys, into.channels, into.number) if isinstance(into, Kept) else ()
     native(

@@ -22,7 +22,7 @@ def scan(x: Tensor, view: View, interval: Interval, into: Counts | Kept, seen: S
     if _elsewhere(x):
         with torch.cuda.device(x.device):
             return scan(x, view, interval, into, seen)
-    tables = (interval.lo, interval.hi, interval.shift, interval.first)
+    tables = (interval.lo, interval.hi, interval.gap, interval.shift, interval.first)
     sums = (seen.checksum, seen.below, seen.smallest, seen.largest)
     if isinstance(into, Kept):
         launch = _launch(view, x.dtype, into.keys.numel(), True)

@@ -28,12 +28,13 @@ def _keys(x, LIMIT: tl.constexpr):
 
 
 @triton.jit
-def _interval(lo_ptr, hi_ptr, shift_ptr, first_ptr, c, mask, KEY: tl.constexpr):
+def _interval(lo_ptr, hi_ptr, gap_ptr, shift_ptr, first_ptr, c, mask, KEY: tl.constexpr):
     lo = tl.load(lo_ptr + c, mask=mask, other=0).to(KEY)
     hi = tl.load(hi_ptr + c, mask=mask, other=0).to(KEY)
+    gap = tl.load(gap_ptr + c, mask=mask, other=0).to(KEY)
     shift = tl.load(shift_ptr + c, mask=mask, other=0).to(KEY)
     first = tl.load(first_ptr + c, mask=mask, other=0).to(KEY)
-    return lo, hi, shift, first
+    return lo, hi, gap, shift, first
 
 
 @triton.jit
@@ -60,7 +61,8 @@ def _look(
 
 @triton.jit
 def _take(
-    keys, inside, c, shift, bins_ptr, keys_ptr, channels_ptr, number_ptr, size, KEEP: tl.constexpr
+    keys, inside, c, gap, shift, bins_ptr, keys_ptr, channels_ptr, number_ptr, size,
+    KEEP: tl.constexpr,
 ):  # fmt: skip
     """Counts keys in their bins, or writes them down, with their channels, while there is room."""
     one = tl.full(keys.shape, 1, tl.int64)
@@ -70,7 +72,9 @@ def _take(
         tl.store(keys_ptr + at, keys.to(tl.int64), mask=room)
         tl.store(channels_ptr + at, tl.zeros(keys.shape, tl.int64) + c, mask=room)
     else:
-        tl.atomic_add(bins_ptr + (keys >> shift), one, inside, sem="relaxed")
+        folded = tl.maximum(tl.abs(keys) - gap, 0)  # as by `scan.fold`
+        folded = tl.where(keys < 0, -folded, folded)
+        tl.atomic_add(bins_ptr + (folded >> shift), one, inside, sem="relaxed")
 
 
 @triton.jit
@@ -87,13 +91,16 @@ def _hand_over(
 # Code made for these very sizes would be no faster, and the first `adapt` waits for its compiler.
 @triton.jit(do_not_specialize=["outer", "segments", "steps", "splits", "size"])
 def scan_runs(
-    x_ptr, lo_ptr, hi_ptr, shift_ptr, first_ptr, checksum_ptr, below_ptr, smallest_ptr, largest_ptr,
-    out_ptr, channels_ptr, number_ptr, outer, channels, inner, segments, steps, splits, size,
+    x_ptr, lo_ptr, hi_ptr, gap_ptr, shift_ptr, first_ptr, checksum_ptr, below_ptr, smallest_ptr,
+    largest_ptr, out_ptr, channels_ptr, number_ptr,
+    outer, channels, inner, segments, steps, splits, size,
     KEY: tl.constexpr, LIMIT: tl.constexpr, KEEP: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     c, split = tl.program_id(0) % channels, tl.program_id(0) // channels
-    lo, hi, shift, first = _interval(lo_ptr, hi_ptr, shift_ptr, first_ptr, c, True, KEY)
+    lo, hi, gap, shift, first = _interval(
+        lo_ptr, hi_ptr, gap_ptr, shift_ptr, first_ptr, c, True, KEY
+    )
     bins_ptr = out_ptr + (c.to(tl.int64) * size - first)  # of the bin that would have number 0
     checksum = tl.zeros((ROWS, BLOCK), KEY)
     below = tl.zeros((ROWS, BLOCK), tl.int32)
@@ -104,7 +111,7 @@ def scan_runs(
         inside, checksum, below, smallest, largest = _look(
             keys, mask, lo, hi, checksum, below, smallest, largest, LIMIT, EVEN
         )
-        _take(keys, inside, c, shift, bins_ptr, out_ptr, channels_ptr, number_ptr, size, KEEP)
+        _take(keys, inside, c, gap, shift, bins_ptr, out_ptr, channels_ptr, number_ptr, size, KEEP)
     # Sums in 64 bits: they agree with those of the key's width as far as these go.
     _hand_over(
         checksum_ptr, below_ptr, smallest_ptr, largest_ptr, c, c < channels,
@@ -115,15 +122,18 @@ def scan_runs(
 
 @triton.jit(do_not_specialize=["rows", "blocks", "steps", "splits", "size"])
 def scan_columns(
-    x_ptr, lo_ptr, hi_ptr, shift_ptr, first_ptr, checksum_ptr, below_ptr, smallest_ptr, largest_ptr,
-    out_ptr, channels_ptr, number_ptr, rows, columns, inner, blocks, steps, splits, size,
+    x_ptr, lo_ptr, hi_ptr, gap_ptr, shift_ptr, first_ptr, checksum_ptr, below_ptr, smallest_ptr,
+    largest_ptr, out_ptr, channels_ptr, number_ptr,
+    rows, columns, inner, blocks, steps, splits, size,
     KEY: tl.constexpr, LIMIT: tl.constexpr, KEEP: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     block, split = tl.program_id(0) % blocks, tl.program_id(0) // blocks
     k, in_row = _columns(block, columns, COLUMNS, VECTOR)
     c = k // inner
-    lo, hi, shift, first = _interval(lo_ptr, hi_ptr, shift_ptr, first_ptr, c, in_row, KEY)
+    lo, hi, gap, shift, first = _interval(
+        lo_ptr, hi_ptr, gap_ptr, shift_ptr, first_ptr, c, in_row, KEY
+    )
     bins_ptr = out_ptr + (c.to(tl.int64) * size - first)  # of the bin that would have number 0
     checksum = tl.zeros((ROWS, COLUMNS), KEY)
     below = tl.zeros((ROWS, COLUMNS), tl.int32)
@@ -136,7 +146,7 @@ def scan_columns(
             checksum, below, smallest, largest, LIMIT, EVEN,
         )  # fmt: skip
         _take(
-            keys, inside, c[None, :], shift[None, :], bins_ptr[None, :],
+            keys, inside, c[None, :], gap[None, :], shift[None, :], bins_ptr[None, :],
             out_ptr, channels_ptr, number_ptr, size, KEEP,
         )  # fmt: skip
     _hand_over(
