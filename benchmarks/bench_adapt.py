@@ -21,9 +21,13 @@ import torch
 from torch import Tensor, nn
 
 import torch_srelu as ts
-from bench_step import make_step
+from torch_srelu.lab.batches import Batches
+from torch_srelu.lab.distributed import Team
 from torch_srelu.lab.environment import environment
-from torch_srelu.lab.steps import forward
+from torch_srelu.lab.nets import build
+from torch_srelu.lab.recipes import recipe
+from torch_srelu.lab.seeds import DropoutStream
+from torch_srelu.lab.steps import Step, forward, make_optimizer
 from torch_srelu.quantile import QuantileSearch
 
 BATCH = 128  # of the training
@@ -31,15 +35,21 @@ SEEN = 500  # images of a batch without gradients, as in `srelu train`
 
 
 class Bench:
-    """One network, its training step, and images that are not trained on."""
+    """One network and random images, with everything that is to be timed."""
 
     def __init__(self, images: int, precision: str, device: torch.device) -> None:
-        self.device, self.steps = device, images // BATCH
-        self.step = make_step("srelu", BATCH, precision, device)
-        self.step.batches.begin(0)
-        self.net = self.step.net
+        run = recipe("cifar10", "srelu", seed=0, batch=BATCH, precision=precision)
         draw = torch.Generator(device).manual_seed(0)
         data = torch.randn(images, 3, 32, 32, generator=draw, device=device)
+        labels = torch.randint(10, (images,), generator=draw, device=device)
+        dropout = DropoutStream(run.seed, device)
+        net = build(run.net, run.activation, seed=run.seed, dropout=dropout).to(device)
+        if device.type == "cuda":
+            net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        batches = Batches(data, labels, BATCH, run.seed, flips=False, team=Team())
+        optimizer, capture = make_optimizer(net, run), device.type == "cuda"
+        self.step = Step(net, optimizer, batches, dropout, run, Team(), capture)
+        self.net, self.device, self.steps = net, device, batches.steps
         self.batches = data.split(SEEN)
         self.calls = 0
 
@@ -50,8 +60,9 @@ class Bench:
         self.train(1)
 
     def train(self, steps: int) -> None:
+        """The first steps of an epoch; so small that nothing breaks."""
+        self.step.begin_epoch(0)
         for number in range(steps):
-            self.step.batches.position.zero_()
             self.step(number, rate=1e-6)
 
     def forward(self, net: nn.Module, batch: Tensor) -> Tensor:
