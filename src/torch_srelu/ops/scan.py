@@ -53,8 +53,8 @@ class Seen:
 class Interval:
     """The keys ``lo`` to ``hi`` of each channel, cut into bins.
 
-    Keys are dense around zero: half of all lie between -1 and 1, hardly a value does that close to
-    zero. So bins are cut from *folded* keys (`fold`): those up to ``gap`` from zero are one key.
+    Half of all keys belong to numbers between -1 and 1, most of these far closer to zero than any
+    value is. So bins are cut from *folded* keys (`fold`): all up to ``gap`` from zero are one.
 
     Attributes:
         shift: A bin has ``2 ** shift`` folded keys.
