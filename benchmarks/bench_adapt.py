@@ -48,7 +48,7 @@ class Bench:
             net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         batches = Batches(data, labels, BATCH, run.seed, flips=False, team=Team())
         optimizer, capture = make_optimizer(net, run), device.type == "cuda"
-        self.step = Step(net, optimizer, batches, dropout, run, Team(), capture)
+        self.step = Step(net, optimizer, batches, dropout, run, Team(), capture, capture)
         self.net, self.device, self.steps = net, device, batches.steps
         self.batches = data.split(SEEN)
         self.calls = 0

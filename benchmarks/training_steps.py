@@ -71,9 +71,8 @@ def _nin(activation: str, mode: str, setting: Setting) -> Work:
     batches = Batches(images, labels, setting.batch, run.seed, flips=False, team=Team())
     batches.begin(0)
     optimizer, capture = make_optimizer(net, run), "captured" in mode
-    step = Step(net, optimizer, batches, dropout, run, Team(), capture)
-    if "compiled" in mode:
-        _compile(net)
+    compiled = "compiled" in mode
+    step = Step(net, optimizer, batches, dropout, run, Team(), compiled, capture)
 
     def work() -> None:
         batches.position.zero_()
@@ -97,7 +96,8 @@ def _resnet50(activation: str, mode: str, setting: Setting) -> Work:
     images, labels = setting.data(1, setting.pixels, 1000)
     images = images.contiguous(memory_format=torch.channels_last)
     if "compiled" in mode:
-        _compile(net)
+        torch._dynamo.config.recompile_limit = 256  # every network compiles the same functions
+        net.compile(dynamic=False)
 
     def work() -> None:
         optimizer.zero_grad(set_to_none=True)
@@ -120,12 +120,6 @@ _RIVALS: dict[str, Callable[[int], nn.Module]] = {
     "prelu": nn.PReLU,
     "gelu": lambda channels: nn.GELU(),
 }
-
-
-def _compile(net: nn.Module) -> None:
-    # Every network compiles the same functions anew, and those of a block once a block.
-    torch._dynamo.config.recompile_limit = 256
-    net.compile(dynamic=False)
 
 
 def _replace_units(net: nn.Module, make: Callable[[int], nn.Module]) -> None:

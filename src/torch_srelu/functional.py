@@ -61,7 +61,7 @@ def srelu(
         check(x, t_r, a_r, t_l, a_l, dim)  # says what does not
     if bias is not None:
         check_bias(bias, x, dim)
-        if bias.shape != t_r.shape or memory.active():
+        if bias.shape != t_r.shape:
             x, bias, tensors = registration.add_bias(x, bias, dim), None, tensors[:5]
     if registration.exporting() or is_tracing() or registration.transformed():
         if frozen:
@@ -73,6 +73,7 @@ def srelu(
     if not torch.is_grad_enabled():
         return registration.compute(x, t_r, a_r, t_l, a_l, dim, bias)
     if memory.active():
+        x = registration.add_bias(x, bias, dim)
         return memory.apply(x, (t_r, a_r, t_l, a_l), dim, frozen)
     return registration.fused(x, t_r, a_r, t_l, a_l, bias, dim, frozen)
 

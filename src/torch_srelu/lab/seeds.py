@@ -54,16 +54,25 @@ class DropoutStream:
 
     def keep(self, x: Tensor, share: float) -> Tensor:
         """A mask like ``x``, 1 with probability ``share`` and else 0."""
-        images = x.shape[0]
-        channels_last = x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)
-        mask = torch.empty(
-            (images * self.world, *x.shape[1:]),
-            dtype=x.dtype,
-            device=x.device,
+        mask = torch.empty_like(x)
+        self.fill(mask, share)
+        return mask
+
+    def fill(self, mask: Tensor, share: float) -> None:
+        """Draws a mask of the shape and layout of ``mask`` into it."""
+        if self.world == 1:
+            mask.bernoulli_(share, generator=self.generator)
+            return
+        images = mask.shape[0]
+        channels_last = mask.dim() == 4 and mask.is_contiguous(memory_format=torch.channels_last)
+        whole = torch.empty(
+            (images * self.world, *mask.shape[1:]),
+            dtype=mask.dtype,
+            device=mask.device,
             memory_format=torch.channels_last if channels_last else torch.contiguous_format,
         )
-        mask.bernoulli_(share, generator=self.generator)
-        return mask[self.rank * images :][:images]
+        whole.bernoulli_(share, generator=self.generator)
+        mask.copy_(whole[self.rank * images :][:images])
 
 
 class Dropout(nn.Module):
@@ -73,21 +82,36 @@ class Dropout(nn.Module):
         p: Probability of a zero.
         stream: The network's stream; without one, as in a network that is only evaluated,
             training mode is an error.
+
+    Attributes:
+        mask: What training passes multiply with, as `draw` left it; None, as it is at first, makes
+            every pass draw its own. Compiled passes cannot draw from a stream.
     """
 
     def __init__(self, p: float, stream: DropoutStream | None = None) -> None:
         super().__init__()
         self.p, self.stream = p, stream
+        self.mask: Tensor | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return x
+        mask = self.mask
+        if mask is None:
+            mask = self._own_stream().keep(x, 1 - self.p)
+        return x * mask / (1 - self.p)
+
+    def draw(self) -> None:
+        """Draws `mask` anew, in place."""
+        assert self.mask is not None
+        self._own_stream().fill(self.mask, 1 - self.p)
+
+    def _own_stream(self) -> DropoutStream:
         if self.stream is None:
             raise RuntimeError(
                 "this network has no dropout stream: call net.eval(), or build it with `dropout=`"
             )
-        keep = 1 - self.p
-        return x * self.stream.keep(x, keep) / keep
+        return self.stream
 
     def extra_repr(self) -> str:
         return f"p={self.p}"

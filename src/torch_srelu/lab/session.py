@@ -40,6 +40,7 @@ class Session:
         device: Where to train.
         team: This process among those that train together.
         capture: Whether steps are captured as a CUDA graph.
+        compiled: Whether the network's part of a step is compiled.
 
     Attributes:
         epoch: Epochs done.
@@ -56,6 +57,7 @@ class Session:
         device: torch.device,
         team: Team,
         capture: bool,
+        compiled: bool = False,
     ) -> None:
         self.run, self.data_root, self.device, self.team = run, data_root, device, team
         self.epoch, self.step, self.seconds, self.adapt_seconds = 0, 0, 0.0, 0.0
@@ -69,7 +71,9 @@ class Session:
             if activation(run.activation).adapts
             else None
         )
-        self.take_step = Step(self.net, optimizer, self.batches, dropout, run, team, capture)
+        self.take_step = Step(
+            self.net, optimizer, self.batches, dropout, run, team, compiled, capture
+        )
         self.steps = self.batches.steps
 
     def _load_data(self) -> None:

@@ -68,6 +68,7 @@ def train(
     device: torch.device | str | None = None,
     checkpoint_seconds: float = 30.0,
     capture: bool | None = None,
+    compiled: bool | None = None,
 ) -> Record:
     """Trains ``run`` and returns its record.
 
@@ -84,17 +85,22 @@ def train(
         device: Where to train; a GPU by default if there is one.
         checkpoint_seconds: Time between two checkpoints; no result depends on it.
         capture: Whether a step becomes a CUDA graph; by default where that is possible.
+        compiled: Whether torch.compile makes the network's part of a step; by default on a GPU.
     """
     device = choose_device(device)
     if capture is None:
         capture = device.type == "cuda" and run.world == 1
+    if compiled is None:
+        compiled = device.type == "cuda"
     crew = team(run.world, device)
     with _algorithms(run, device):
         done = crew.tell(_finished_folder(records_root, run) if crew.leads else None)
         if done is not None:
             return records.load(done)
         began = time.monotonic()
-        session = Session(run, data_root, device, crew, capture)  # fails before a folder is made
+        session = Session(
+            run, data_root, device, crew, capture, compiled
+        )  # before a folder is made
         with _open(records_root, run, device, crew) as record:
             state = checkpoints.load(record.folder)
             if state is not None:

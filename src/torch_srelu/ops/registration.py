@@ -109,8 +109,7 @@ def _after_bias(
     x = add_bias(x, bias, dim)
     grad_x, rows = backward(grad, x, *params, dim, need_any, need_params)
     if need_bias:
-        others = [d for d in range(x.dim()) if d != dim % x.dim()]
-        row = grad_x.to(reference.compute_dtype(x)).sum(others)[None]
+        row = reference.over_channels(grad_x.to(reference.compute_dtype(x)), dim)[None]
         rows = torch.cat([rows, row]) if need_params else row
     return grad_x if need_input else None, rows
 

@@ -78,7 +78,7 @@ class Cut(NamedTuple):
     meta: dict[str, int]  # in the order of the kernels' signatures
 
 
-def cut_runs(view: View, shape: Shape, backward: bool) -> Cut:
+def cut_runs(view: View, shape: Shape, backward: bool = False) -> Cut:
     """The cut of a tensor whose channels are runs."""
     outer, channels, inner = view
     width = min(shape.width, _power_of_two(inner))
@@ -99,7 +99,7 @@ def cut_runs(view: View, shape: Shape, backward: bool) -> Cut:
     return Cut(channels, splits, splits * channels, sizes, meta)
 
 
-def cut_columns(view: View, shape: Shape, backward: bool) -> Cut:
+def cut_columns(view: View, shape: Shape, backward: bool = False) -> Cut:
     """The cut of a tensor whose channels change with every few elements."""
     rows_all, channels, inner = view
     period = channels * inner
@@ -171,7 +171,7 @@ class Launch:
 @functools.lru_cache(maxsize=4096)
 def _forward_launch(view: View, dtype: torch.dtype) -> Launch:
     runs = is_runs(view)
-    how = (cut_runs if runs else cut_columns)(view, forward_shape(view, dtype), backward=False)
+    how = (cut_runs if runs else cut_columns)(view, forward_shape(view, dtype))
     kernel = kernels.forward_runs if runs else kernels.forward_columns
     meta = {"COMPUTE": _compute(dtype), **how.meta}
     return Launch(kernel, (how.groups * how.splits, 1, 1), how.sizes, meta)

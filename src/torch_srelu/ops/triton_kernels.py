@@ -107,15 +107,21 @@ def _columns(block, columns, COLUMNS: tl.constexpr, VECTOR: tl.constexpr):
 
 
 @triton.jit
-def _column_tile(
-    step, rows, columns, k, in_row, REPEAT: tl.constexpr, ROWS: tl.constexpr
-):  # fmt: skip
-    """Step ``step`` of a block of columns: REPEAT * ROWS rows of it, as (REPEAT, ROWS, columns)."""
+def _column_tile(step, rows, columns, k, in_row, ROWS: tl.constexpr):
+    """Step ``step`` of a block of columns: ROWS rows of it."""
+    row = (step + tl.zeros((), tl.int64)) * ROWS
+    r = tl.arange(0, ROWS)
+    mask = (r < tl.minimum(rows - row, ROWS).to(tl.int32))[:, None] & in_row[None, :]
+    return row * columns, r[:, None] * columns + k[None, :], mask
+
+
+@triton.jit
+def _column_lanes(step, rows, columns, k, in_row, REPEAT: tl.constexpr, ROWS: tl.constexpr):
+    """The same for REPEAT * ROWS rows, as (REPEAT, ROWS, columns): the last two are threads."""
     first = (step + tl.zeros((), tl.int64)) * (REPEAT * ROWS)
     r = tl.arange(0, REPEAT)[:, None, None] * ROWS + tl.arange(0, ROWS)[None, :, None]
     here = tl.minimum(rows - first, REPEAT * ROWS).to(tl.int32)
-    mask = (r < here) & in_row[None, None, :]
-    return first * columns, r * columns + k[None, None, :], mask
+    return first * columns, r * columns + k[None, None, :], (r < here) & in_row[None, None, :]
 
 
 @triton.jit
@@ -198,11 +204,10 @@ def forward_columns(
         t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, k % period // inner, in_row, COMPUTE
     )
     for step in range(split, steps, splits):
-        start, offsets, mask = _column_tile(step, rows, columns, k, in_row, 1, ROWS)
+        start, offsets, mask = _column_tile(step, rows, columns, k, in_row, ROWS)
         _forward_tile(
             x_ptr + start, y_ptr + start, bias_ptr, offsets, mask,
-            t_r[None, None, :], a_r[None, None, :], t_l[None, None, :], a_l[None, None, :],
-            bias[None, None, :], COMPUTE, EVEN,
+            t_r[None, :], a_r[None, :], t_l[None, :], a_l[None, :], bias[None, :], COMPUTE, EVEN,
         )  # fmt: skip
 
 
@@ -267,7 +272,7 @@ def backward_columns(
     zeros = tl.zeros((ROWS, COLUMNS), dtype=COMPUTE)
     right0, right1, left0, left1, total = zeros, zeros, zeros, zeros, zeros
     for step in range(split, steps, splits):
-        start, offsets, mask = _column_tile(step, rows, columns, k, in_row, REPEAT, ROWS)
+        start, offsets, mask = _column_lanes(step, rows, columns, k, in_row, REPEAT, ROWS)
         r0, r1, l0, l1, gx = _backward_tile(
             g_ptr, x_ptr, gx_ptr, bias_ptr, start, offsets, mask,
             t_r[None, None, :], a_r[None, None, :], t_l[None, None, :], a_l[None, None, :],

@@ -14,7 +14,7 @@ from torch import Tensor
 from . import triton_scan_kernels as kernels
 from .layout import View
 from .scan import KEYS, Counts, Interval, Kept, Seen
-from .triton import MULTIPROCESSORS, Launch, Shape, _elsewhere, cut, is_runs
+from .triton import MULTIPROCESSORS, Launch, Shape, _elsewhere, cut_columns, cut_runs, is_runs
 
 
 def scan(x: Tensor, view: View, interval: Interval, into: Counts | Kept, seen: Seen) -> None:
@@ -37,13 +37,14 @@ def scan(x: Tensor, view: View, interval: Interval, into: Counts | Kept, seen: S
 def scan_shape(view: View, dtype: torch.dtype) -> Shape:
     """The cut of a scan: small tiles, since each element has four running results."""
     tile = 256 if dtype == torch.float64 else 512
-    return Shape(tile, 4, vector=1, programs=8 * MULTIPROCESSORS)
+    width = tile if is_runs(view) else 64
+    return Shape(tile, width, 4, vector=1, programs=8 * MULTIPROCESSORS)
 
 
 @functools.lru_cache(maxsize=4096)
 def _launch(view: View, dtype: torch.dtype, size: int, keep: bool) -> Launch:
     """``size``: bins of a channel, or how many keys there is room for."""
-    how = cut(view, scan_shape(view, dtype))
+    how = (cut_runs if is_runs(view) else cut_columns)(view, scan_shape(view, dtype))
     wide = dtype == torch.float64
     meta = {
         "KEY": tl.int64 if wide else tl.int32,

@@ -124,13 +124,13 @@ def scan_runs(
 def scan_columns(
     x_ptr, lo_ptr, hi_ptr, gap_ptr, shift_ptr, first_ptr, checksum_ptr, below_ptr, smallest_ptr,
     largest_ptr, out_ptr, channels_ptr, number_ptr,
-    rows, columns, inner, blocks, steps, splits, size,
+    rows, columns, period, inner, blocks, steps, splits, size,
     KEY: tl.constexpr, LIMIT: tl.constexpr, KEEP: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     block, split = tl.program_id(0) % blocks, tl.program_id(0) // blocks
     k, in_row = _columns(block, columns, COLUMNS, VECTOR)
-    c = k // inner
+    c = k % period // inner
     lo, hi, gap, shift, first = _interval(
         lo_ptr, hi_ptr, gap_ptr, shift_ptr, first_ptr, c, in_row, KEY
     )
