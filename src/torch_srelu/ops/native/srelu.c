@@ -33,8 +33,9 @@ enum {
     SHORT_RUN = 64,  /* below this, runs are treated as columns */
     MIN_WIDTH = 128, /* columns: narrower rows are repeated to give the vector loop some length */
     TILE = 4,        /* rows that share one look at the parameters */
+    FEW_TILES = 8,
     FLUSH = 256,     /* rows that are summed in A before the sum moves on to double */
-    HUGE = 4 << 20,  /* bytes: from here on, a result asks for huge pages */
+    LARGE = 4 << 20, /* bytes: from here on, a result asks for huge pages */
     FAR = 32 << 20   /* bytes: a larger tensor is in no cache */
 };
 
@@ -91,6 +92,12 @@ static inline int64_t cut(int64_t n, int64_t unit, int64_t j, int64_t chunks)
     return j == chunks ? n : n / unit * j / chunks * unit;
 }
 
+/* What is not cut when rows are shared out: a tile, or a row where tiles would leave threads idle. */
+static inline int64_t unit_of_rows(int64_t n, int64_t width)
+{
+    return n < FEW_TILES * TILE * width ? width : TILE * width;
+}
+
 /* ---- memory ---- */
 
 /* A large result is memory that the process has never touched, and to be given it 4 KiB at a time
@@ -98,7 +105,7 @@ static inline int64_t cut(int64_t n, int64_t unit, int64_t j, int64_t chunks)
 static void ask_for_huge_pages(void *start, int64_t bytes)
 {
 #ifdef MADV_HUGEPAGE
-    if (!start || bytes < HUGE)
+    if (!start || bytes < LARGE)
         return;
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t first = ((uintptr_t)start + page - 1) / page * page;

@@ -16,21 +16,24 @@ static inline NAME(Channel) NAME(channel)(const void *const *params, int64_t c)
 }
 
 /* The table of a row: as many periods of channels * inner columns as give the loop some length, in
- * whole words. Column k is at k / LANES of the part that belongs to its lane. */
+ * whole words. Column k is at k / LANES of the part that belongs to its lane. The caller frees what
+ * is returned; NULL: no memory. */
 static A *NAME(make_table)(NAME(Columns) * t, const void *const *params, int64_t channels,
                            int64_t inner)
 {
     int64_t period = channels * inner * (channels * inner % LANES ? LANES : 1);
     int64_t width = period * ((MIN_WIDTH + period - 1) / period), words = width / LANES;
     A *table = aligned_zeros(4 * width * sizeof(A));
+    if (!table)
+        return NULL;
     *t = (NAME(Columns)){words, table, table + width, table + 2 * width, table + 3 * width};
-    for (int s = 0; table && s < 4; s++, table += width)
+    for (int s = 0; s < 4; s++)
         for (int64_t k = 0, run = 0; k < width; run++) {
             A value = NAME(parameter)(params, s, run % channels);
             for (int64_t i = 0; i < inner; i++, k++)
-                table[k % LANES * words + k / LANES] = value;
+                table[s * width + k % LANES * words + k / LANES] = value;
         }
-    return (A *)t->t_r;
+    return table;
 }
 
 /* The table from word k on. */
@@ -97,10 +100,10 @@ static int NAME(forward)(const void *x_, void *y_, const void *const *params, in
     A *table = NAME(make_table)(&t, params, channels, inner);
     if (!table)
         return 1;
-    int64_t tile = TILE * LANES * t.words;
+    int64_t unit = unit_of_rows(n, LANES * t.words);
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int64_t j = 0; j < chunks; j++)
-        NAME(forward_rows)(x, y, cut(n, tile, j, chunks), cut(n, tile, j + 1, chunks), t);
+        NAME(forward_rows)(x, y, cut(n, unit, j, chunks), cut(n, unit, j + 1, chunks), t);
     free(table);
     return 0;
 }
@@ -242,7 +245,7 @@ static int NAME(backward_columns)(const T *g, const T *x, T *gx, const void *con
     if (!table)
         return 1;
     int64_t n = outer * channels * inner, width = LANES * t.words, sums = 4 * width;
-    int64_t chunks = count_chunks(n, grad_params ? width : 1);
+    int64_t chunks = count_chunks(n, grad_params ? width : 1), unit = unit_of_rows(n, width);
     threads = usable_threads(threads, chunks);
     double *slots = NULL; /* of every chunk; behind them, in A, what every thread summed recently */
     if (grad_params) {
@@ -256,8 +259,8 @@ static int NAME(backward_columns)(const T *g, const T *x, T *gx, const void *con
     for (int64_t j = 0; j < chunks; j++) {
         double *slot = slots ? slots + j * sums : NULL;
         A *recent = slots ? (A *)(slots + chunks * sums) + omp_get_thread_num() * sums : NULL;
-        int64_t end = cut(n, TILE * width, j + 1, chunks);
-        for (int64_t k = cut(n, TILE * width, j, chunks); k < end; k += FLUSH * width) {
+        int64_t end = cut(n, unit, j + 1, chunks);
+        for (int64_t k = cut(n, unit, j, chunks); k < end; k += FLUSH * width) {
             NAME(backward_rows)(g, x, gx, k, at_most(k + FLUSH * width, end), t, recent);
             for (int64_t s = 0; slot && s < sums; s++)
                 slot[s] += recent[s], recent[s] = 0;
