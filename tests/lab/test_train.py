@@ -1,6 +1,5 @@
 """Training: what is learned, what is recorded, and that stopping changes nothing."""
 
-import math
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +12,9 @@ from torch_srelu.lab import checkpoints, records, session
 from torch_srelu.lab.checkpoints import NAME, PREVIOUS, CheckpointWarning
 from torch_srelu.lab.data.errors import DataError
 from torch_srelu.lab.data.load import load
-from torch_srelu.lab.history import Metrics
 from torch_srelu.lab.recipes import recipe
 from torch_srelu.lab.records import Record
-from torch_srelu.lab.train import Progress, judge, train
+from torch_srelu.lab.train import Progress, train
 
 HERE = Path(__file__).parent
 
@@ -187,27 +185,6 @@ def test_two_trainings_of_the_same_run_at_once_are_refused(tmp_path):
 
     with pytest.raises(RuntimeError, match="another process is training this run"):
         train(tiny("relu"), tmp_path, on_epoch=again)
-
-
-@pytest.mark.parametrize(
-    ("losses", "epochs", "status"),
-    [
-        ([], 5, None),
-        ([2.3026], 5, None),
-        ([2.3026, 2.3026], 5, "dead"),
-        ([2.3026, 2.28], 5, None),
-        ([2.0, 1.0, math.nan], 5, "diverged"),
-        ([math.inf], 5, "diverged"),
-        ([2.0, 1.0, 2.3026], 5, None),
-        ([2.0, 1.0, 2.3026], 3, "diverged"),
-        ([2.0, 1.0, 0.5], 3, "finished"),
-        ([2.0], 1, "finished"),
-        ([2.31], 1, "finished"),  # one epoch says nothing yet
-    ],
-)
-def test_the_rule_for_dead_and_diverged(losses, epochs, status):
-    rows = [Metrics(i, 0.1, loss, 0.5, 1.0, 1.0, None, "plain") for i, loss in enumerate(losses)]
-    assert judge(rows, epochs, math.log(10) - 0.01) == status
 
 
 def test_a_dead_start_is_recorded_and_not_tested(tmp_path):

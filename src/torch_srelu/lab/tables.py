@@ -16,7 +16,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from .comparison import DEAD, DIVERGED, FINISHED, UNFINISHED, Comparison, Rival
+from .comparison import Comparison, Rival
+from .fates import DEAD, DIVERGED, FINISHED, UNFINISHED
 from .statistics import Interval
 
 NOTHING = "-"
@@ -111,41 +112,45 @@ def verdict(comparison: Comparison) -> str:
 
 def text(comparison: Comparison) -> Group:
     """The tables for a terminal. A name that looks like markup is shown as it is."""
-    parts: list[Table | Text] = []
-    for grid in grids(comparison):
-        table = Table(
-            title=Text(grid.title, style="bold"),
-            caption=Text(grid.note),
-            title_justify="left",
-            caption_justify="left",
-            box=box.SIMPLE_HEAD,
-            show_edge=False,
-            pad_edge=False,
-            collapse_padding=True,
-        )
-        for i, header in enumerate(grid.headers):
-            table.add_column(
-                header, justify="right" if i else "left", no_wrap=i > 0, overflow="fold"
-            )
-        for row in grid.rows:
-            table.add_row(*map(Text, row))
-        parts += [table, Text()]
+    parts = [grid_text(grid) for grid in grids(comparison)]
     said = verdict(comparison)
     return Group(*parts, *([Text(said)] if said else []))
 
 
+def grid_text(grid: Grid) -> Group:
+    """One table for a terminal, with an empty line below."""
+    table = Table(
+        title=Text(grid.title, style="bold"),
+        caption=Text(grid.note),
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        collapse_padding=True,
+    )
+    for i, header in enumerate(grid.headers):
+        table.add_column(header, justify="right" if i else "left", no_wrap=i > 0, overflow="fold")
+    for row in grid.rows:
+        table.add_row(*map(Text, row))
+    return Group(table, Text())
+
+
 def markdown(comparison: Comparison) -> str:
     """The tables as GitHub Markdown."""
+    parts = [grid_markdown(grid) for grid in grids(comparison)]
+    return "\n".join([*parts, verdict(comparison), ""])
+
+
+def grid_markdown(grid: Grid) -> str:
+    """One table as GitHub Markdown."""
 
     def line(values: list[str]) -> str:
         return "| " + " | ".join(v.replace("|", "\\|") for v in values) + " |"
 
-    lines = []
-    for grid in grids(comparison):
-        rule = "|---|" + "---:|" * (len(grid.headers) - 1)
-        lines += [f"**{grid.title}**", "", line(grid.headers), rule, *map(line, grid.rows)]
-        lines += ["", grid.note, ""]
-    return "\n".join([*lines, verdict(comparison), ""])
+    rule = "|---|" + "---:|" * (len(grid.headers) - 1)
+    lines = [f"**{grid.title}**", "", line(grid.headers), rule, *map(line, grid.rows)]
+    return "\n".join([*lines, "", grid.note, ""])
 
 
 def to_csv(comparisons: Sequence[Comparison]) -> str:

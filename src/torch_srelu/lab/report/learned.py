@@ -66,14 +66,18 @@ def explorer(runs: Iterable[tuple[str, Record]]) -> dict[str, Any] | None:
     Returns:
         None if no run has SReLU units.
     """
-    kept = [(name, r) for name, r in runs if r.parameters() and inputs(r)]
+    kept = [
+        (name, r, received)
+        for name, r in runs
+        if r.parameters() and (received := r.inputs()) is not None
+    ]
     if not kept:
         return None
-    per_epoch = sum(4 * _width(layer) for _, r in kept for layer in r.parameters().values())
+    per_epoch = sum(4 * _width(layer) for _, r, _ in kept for layer in r.parameters().values())
     most = max(2, BUDGET_BYTES // per_epoch)
     return {
-        "probabilities": kept[0][1].inputs().probabilities.tolist(),
-        "runs": [_packed_run(name, record, most) for name, record in kept],
+        "probabilities": kept[0][2].probabilities.tolist(),
+        "runs": [_packed_run(name, record, received, most) for name, record, received in kept],
     }
 
 
@@ -83,19 +87,15 @@ def in_order(run: Run, layers: Iterable[str]) -> list[str]:
     return sorted(layers, key=lambda name: (places.get(name, len(places)), name))
 
 
-def inputs(record: Record) -> Inputs | None:
-    """What the activations received; None where the record was kept without it."""
-    return record.inputs() if (record.folder / "inputs.safetensors").exists() else None
-
-
 def _width(parameters: Any) -> int:
     """Numbers an epoch of a layer takes: 8 for each channel and for the layer's mean."""
     return 8 * (parameters.shape[-1] + 1)
 
 
-def _packed_run(name: str, record: Record, most: int) -> dict[str, Any]:
-    parameters, received = record.parameters(), record.inputs()
-    epochs = [m.epoch for m in record.metrics]
+def _packed_run(name: str, record: Record, received: Inputs, most: int) -> dict[str, Any]:
+    parameters = record.parameters()
+    kept = len(next(iter(parameters.values())))  # of an archive, the last epoch alone
+    epochs = [m.epoch for m in record.metrics][-kept:]
     shown = _spread(len(epochs), most)
     layers = []
     for layer in in_order(record.run, parameters):

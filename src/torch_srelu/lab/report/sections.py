@@ -9,7 +9,8 @@ import plotly.graph_objects as go
 
 from ...module import NAMES
 from .. import tables
-from ..comparison import FINISHED, Comparison
+from ..comparison import Comparison
+from ..fates import FINISHED
 from ..records import Record
 from . import figures, learned
 
