@@ -38,6 +38,19 @@ def specimen(
         **{**PROTOCOL, "activation": activation, "seed": seed, "epochs": epochs, "freeze": freeze}
         | fields
     )
+    return record_of(root, run, wrong, status=status, layers=layers, environment=environment)
+
+
+def record_of(
+    root: Path,
+    run: Run,
+    wrong: Sequence[int] = (),
+    *,
+    status: str | None = "finished",
+    layers: dict[str, int] = LAYERS,
+    environment: dict[str, Any] = ENVIRONMENT,
+) -> records.Record:
+    """The record of any run, with the outcome that is wanted."""
     record = records.create(root, run, environment)
     records.write_history(record.folder, _history(run, layers, status))
     labels = torch.arange(IMAGES) % 10
@@ -48,7 +61,14 @@ def specimen(
         records.write_predictions(record.folder, predictions, labels)
     if status is not None:
         error = len(wrong) / IMAGES if tested else None
-        result = {"status": status, "test_error": error, "epochs": epochs, "seconds": 2.0 * seed}
+        result: dict[str, Any] = {
+            "status": status,
+            "test_error": error,
+            "epochs": run.epochs,
+            "seconds": 2.0 * run.seed,
+        }
+        if run.ema:
+            result["ema_test_error"] = error and error / 2
         records.write_run(record.folder, run, environment, result)
     return records.load(record.folder)
 

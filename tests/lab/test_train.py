@@ -14,7 +14,7 @@ from torch_srelu.lab.data.errors import DataError
 from torch_srelu.lab.data.load import load
 from torch_srelu.lab.recipes import recipe
 from torch_srelu.lab.records import Record
-from torch_srelu.lab.train import Progress, train
+from torch_srelu.lab.train import Progress, Stopped, train
 
 HERE = Path(__file__).parent
 
@@ -136,6 +136,38 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path, share, monkeypatch, whole):
     assert went_on[0].share >= share - 0.1
     assert len(records.find(tmp_path / "cut")) == 1
     assert_equal(record, whole)
+
+
+def test_told_to_stop_it_stops_at_that_step_with_a_checkpoint(tmp_path, whole):
+    asked = []
+
+    def stop() -> bool:
+        asked.append(1)
+        return len(asked) == 20  # of 3 epochs of 14 steps
+
+    with pytest.raises(Stopped):
+        train(INTERRUPTED, tmp_path, stop=stop)
+    (record,) = records.find(tmp_path)
+    state = checkpoints.load(record.folder)
+    assert state is not None
+    steps = len(load("digits", "train").labels) * 0.8 // INTERRUPTED.batch
+    assert state["epoch"] * steps + state["step"] == 20
+    assert_equal(train(INTERRUPTED, tmp_path), whole)
+
+
+def test_a_run_begins_with_the_weights_of_another(tmp_path):
+    base = train(tiny("lrelu", epochs=1, options={"slope": 0.2}, ema=0.5), tmp_path)
+    ended = checkpoints.load(base.folder)
+    run = tiny(epochs=1, freeze=0, lr=0.0, ema=0.5, start=base.run.key())
+    state = checkpoints.load(train(run, tmp_path).folder)
+    assert ended is not None
+    assert state is not None
+    averages = dict(zip(state["net"], state["averaged"], strict=True))
+    for name, weight in ended["net"].items():
+        assert torch.equal(state["net"][name], weight)
+        assert torch.equal(averages[name], weight)  # of what it began with: nothing was learned
+    with pytest.raises(ValueError, match="no finished record of it with a checkpoint"):
+        train(tiny(start="0123456789"), tmp_path)
 
 
 def test_killed_at_ten_random_moments_the_record_is_the_same(tmp_path, whole):

@@ -117,9 +117,10 @@ def faithful(
     """
     check_choice("condition", condition, CONDITIONS)
     check_choice("length", length, LENGTHS)
-    fields = CONDITIONS[condition]
-    check_choice(f"data set of length {length}", fields["dataset"], LENGTHS[length])
-    fields = fields | _FAITHFUL | {"epochs": LENGTHS[length][fields["dataset"]]} | decisions
+    own = CONDITIONS[condition]
+    check_choice(f"data set of length {length}", own["dataset"], LENGTHS[length])
+    epochs = LENGTHS[length][own["dataset"]]
+    fields: dict[str, Any] = {**own, **_FAITHFUL, "epochs": epochs, **decisions}
     return recipe(activation=activation, seed=seed, **fields)
 
 
