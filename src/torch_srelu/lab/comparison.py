@@ -103,7 +103,7 @@ class Comparison:
     @cached_property
     def places(self) -> list[str]:
         """Where the numbers come from: hardware and the versions that decide them."""
-        return sorted({_place(record.environment) for record in self.records})
+        return sorted({place(record.environment) for record in self.records})
 
     @cached_property
     def pooled(self) -> Pooled | None:
@@ -241,7 +241,8 @@ def _titles(protocols: list[dict[str, Any]]) -> list[str]:
     return titles
 
 
-def _place(environment: Mapping[str, Any]) -> str:
+def place(environment: Mapping[str, Any]) -> str:
+    """Where a record comes from, in words: hardware and the versions that decide its numbers."""
     versions = environment.get("versions", {})
     parts = [f"{name} {versions[name]}" for name in ("torch", "torch_srelu") if name in versions]
     return ", ".join([str(environment.get("hardware", "unknown hardware")), *parts])

@@ -46,7 +46,7 @@ def errors(comparison: Comparison) -> Grid:
             rival.name,
             f"{s.mean:.2f}" if s else NOTHING,
             f"{s.std:.2f}" if s and s.std is not None else NOTHING,
-            _interval(s and s.interval),
+            interval(s and s.interval),
             _count(rival),
             f"{rival.seconds:.1f}" if rival.seconds is not None else NOTHING,
         ]
@@ -70,10 +70,10 @@ def differences(comparison: Comparison) -> Grid:
             name,
             f"{versus.paired.mean:+.2f}",
             str(versus.paired.n),
-            _interval(versus.paired.interval),
-            _probability(versus.p),
-            _interval(versus.pooled),
-            _interval(versus.images),
+            interval(versus.paired.interval),
+            probability(versus.p),
+            interval(versus.pooled),
+            interval(versus.images),
         ]
         for name, versus in comparison.versus.items()
     ]
@@ -104,7 +104,7 @@ def verdict(comparison: Comparison) -> str:
     lead += f", {abs(versus.paired.mean):.2f} points {side} {base.name}"
     if versus.p is None:
         return f"{lead}; too little to test, over n = {versus.paired.n} paired seeds."
-    told = f"p = {_probability(versus.p)}".replace("= <", "<")
+    told = f"p = {probability(versus.p)}".replace("= <", "<")
     if versus.p < CHANCE:
         return f"{lead} ({told})."
     return f"{lead}, which {versus.paired.n} seeds cannot tell from chance ({told})."
@@ -235,11 +235,23 @@ def _fate(rival: Rival) -> str:
     return f"{rival.name}: {', '.join(fallen)}"
 
 
-def _interval(interval: Interval | None) -> str:
-    return NOTHING if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}"
+def interval(ends: Interval | None) -> str:
+    """Both ends of an interval to two places.
+
+    Example:
+        >>> interval((0.5, 1.25)), interval(None)
+        ('0.50 to 1.25', '-')
+    """
+    return NOTHING if ends is None else f"{ends[0]:.2f} to {ends[1]:.2f}"
 
 
-def _probability(p: float | None) -> str:
+def probability(p: float | None) -> str:
+    """A p-value to three places.
+
+    Example:
+        >>> probability(0.0123), probability(1e-6)
+        ('0.012', '< 0.001')
+    """
     if p is None:
         return NOTHING
     return f"{p:.3f}" if p >= 0.001 else "< 0.001"

@@ -17,7 +17,7 @@ from .. import archives, records, tables
 from ..fates import FINISHED
 from ..paper.blocks import BLOCKS, contests
 from ..paper.contests import Contest, wanted
-from ..paper.standing import Archive, results_folder
+from ..paper.standing import Standing, results_folder
 from ..records import Record
 from ..run import Run
 from ..side_by_side import Event, train_side_by_side
@@ -78,17 +78,17 @@ def run(
             errors.print("Stopped: checkpoints are written, the same command goes on from there.")
             raise typer.Exit(INTERRUPTED) from None
         found = [*records.find(results or results_folder()), *records.find(records_folder)]
-        _conclude(Archive(found), chosen, view)
+        _conclude(Standing(found), chosen, view)
 
 
-def _conclude(archive: Archive, chosen: Sequence[Contest], view: Lines) -> None:
+def _conclude(standing: Standing, chosen: Sequence[Contest], view: Lines) -> None:
     """Prints where the contests stand, and what is missing."""
     for contest in chosen:
-        result = archive.comparison(contest)
+        result = standing.comparison([contest])
         if result is not None:
             console.print()
             console.print(tables.text(result))
-    missing = archive.missing(chosen)
+    missing = len(standing.missing(chosen))
     if view.failed:
         fail(f"{view.failed} runs failed, see above; the same command tries them again")
     if missing:
@@ -113,14 +113,14 @@ def collect(
         found = records.find(records_folder)
         if not found:
             raise ValueError(f"there are no records in {records_folder}: `srelu paper run` first")
-        archive = Archive([*records.find(folder), *found])
-        counting = {r.run.key() for contest in chosen for r in archive.counted(contest)}
+        standing = Standing([*records.find(folder), *found])
+        counting = {r.run.key() for contest in chosen for r in standing.counted(contest)}
         done = [r for r in found if r.result is not None and r.run.key() in counting]
         collected = archives.collect(done, folder)
         size = sum(path.stat().st_size for path in folder.iterdir())
         words = f"{len(collected.added)} records added, {len(collected.known)} were there before"
         console.print(Text(f"{words}; {folder} has {size / 1e6:.2f} MB."))
-        missing = archive.missing(chosen)
+        missing = len(standing.missing(chosen))
         if missing:
             console.print(f"{missing} runs of {' '.join(blocks or ['all blocks'])} have no result.")
 

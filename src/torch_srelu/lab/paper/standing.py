@@ -1,14 +1,21 @@
-"""Where the contests stand: which of the records there are count."""
+"""Where the contests stand: which of the records there are count, and for which cell of a table."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-from .. import records
-from ..comparison import Comparison, compare
+import numpy as np
+
+from .. import records, statistics
+from ..comparison import Comparison, Rival, compare, place
 from ..fates import DEAD
 from ..records import Record
+from ..run import Run
+from ..statistics import Summary
+from .blocks import contests
 from .contests import Contest, wanted
 
 
@@ -18,32 +25,116 @@ def results_folder() -> Path:
     return checkout if checkout.is_dir() else Path("results")
 
 
-class Archive:
-    """Records by run, the last that has a result of each.
+@dataclass(frozen=True)
+class Cell:
+    """A row under a condition at a length: what its runs came to."""
+
+    rival: Rival
+
+    @cached_property
+    def averaged(self) -> Summary | None:
+        """The errors of the averaged weights; None if no run finished."""
+        errors = [100 * r.result["ema_test_error"] for r in self.rival.finished if r.result]
+        return statistics.summarise(errors) if errors else None
+
+
+class Standing:
+    """Records by run, and what the contests make of them.
 
     Args:
-        found: Any records.
+        found: Any records; of several of one run, the last that has a result counts.
     """
 
-    def __init__(self, found: Sequence[Record]) -> None:
-        self.results = records.results(found)
+    def __init__(self, found: Iterable[Record]) -> None:
         self._ended = {r.run.key(): r for r in found if r.result is not None}
+        self.results = records.results(self._ended.values())
+
+    @classmethod
+    def committed(cls, folder: Path | None = None) -> Standing:
+        """That of the committed records, in ``folder`` or where they are found."""
+        root = folder or results_folder()
+        if not root.is_dir():
+            raise ValueError(
+                f"there are no committed records in {root}: run this in a clone of the project, "
+                "or name their folder with --results"
+            )
+        return cls(records.find(root))
 
     def counted(self, contest: Contest) -> list[Record]:
         """The records that a contest counts, and those of its rivals that were dead."""
         seeds = contest.seeds(self.results)
         keys = [entry.run(seed).key() for seed in seeds.counted for entry in contest.entries]
-        chosen = [self._ended[key] for key in keys if key in self._ended]
-        died = (entry.run(seed).key() for seed in seeds.dead for entry in contest.entries)
-        return chosen + [
-            self._ended[key] for key in died if self.results.get(key, {}).get("status") == DEAD
-        ]
+        died = [entry.run(seed).key() for seed in seeds.dead for entry in contest.entries]
+        died = [key for key in died if self.results.get(key, {}).get("status") == DEAD]
+        return [self._ended[key] for key in (*keys, *died) if key in self._ended]
 
-    def comparison(self, contest: Contest, baseline: str | None = None) -> Comparison | None:
-        """The contest as a comparison of what has been trained; None if that is nothing."""
-        chosen = self.counted(contest)
-        return compare(chosen, baseline)[0] if chosen else None
+    def comparison(
+        self, chosen: Sequence[Contest], baseline: str | None = None
+    ) -> Comparison | None:
+        """Contests of one protocol as one comparison of what was trained; None if nothing was."""
+        found = {r.run.key(): r for contest in chosen for r in self.counted(contest)}
+        return compare(found.values(), baseline)[0] if found else None
 
-    def missing(self, contests: Sequence[Contest]) -> int:
-        """How many runs are still without a result."""
-        return sum(run.key() not in self.results for run in wanted(contests, self.results))
+    def cell(self, row: str, condition: str, length: str) -> Cell | None:
+        """What the runs of a row came to; None if there are none."""
+        found: dict[str, Record] = {}
+        for contest in contests_with(row, condition, length):
+            runs = {entry.run for entry in contest.entries if entry.row == row}
+            for record in self.counted(contest):
+                if any(make(record.run.seed) == record.run for make in runs):
+                    found[record.run.key()] = record
+        ordered = sorted(found.values(), key=lambda record: record.run.seed)
+        return Cell(Rival(row, tuple(ordered))) if ordered else None
+
+    def missing(self, chosen: Sequence[Contest]) -> list[Run]:
+        """The runs that are still without a result."""
+        return [run for run in wanted(chosen, self.results) if run.key() not in self.results]
+
+    def places(self) -> list[str]:
+        """Where the records come from: hardware and the versions that decide numbers."""
+        return sorted({place(record.environment) for record in self._ended.values()})
+
+    def device_seconds(self, chosen: Sequence[Contest]) -> float:
+        """What the runs of contests took of a device that they shared evenly."""
+        found = {r.run.key(): r for contest in chosen for r in self.counted(contest)}
+        return sum(map(_device_seconds, found.values()))
+
+    def cost(self, contest: Contest) -> str:
+        """What the missing runs of a contest take, by what like runs took; in words."""
+        runs = self.missing([contest])
+        epochs = " or ".join(str(n) for n in sorted({run.epochs for run in runs}))
+        words = f"{len(runs)} runs of {epochs} epochs"
+        paces = {dataset: self._pace(dataset) for dataset in {run.dataset for run in runs}}
+        if not all(paces.values()):
+            return words
+        minutes = sum(run.epochs * (paces[run.dataset] or 0.0) for run in runs) / 60
+        return f"{words}, about {max(1, round(minutes))} min on one {self._hardware()}"
+
+    def _pace(self, dataset: str) -> float | None:
+        """Seconds of a device for an epoch, over all runs with these data; None without any."""
+        like = [r for r in self._ended.values() if r.run.dataset == dataset and r.metrics]
+        if not like:
+            return None
+        return float(np.mean([_device_seconds(r) / len(r.metrics) for r in like]))
+
+    def _hardware(self) -> str:
+        return " or ".join(
+            sorted({str(r.environment.get("hardware")) for r in self._ended.values()})
+        )
+
+
+def contests_with(row: str, condition: str, length: str | None = None) -> list[Contest]:
+    """The contests in which a row takes part under a condition, at a length or at any."""
+    return [
+        contest
+        for contest in contests()
+        if contest.condition == condition
+        and length in (None, contest.length)
+        and any(entry.row == row for entry in contest.entries)
+    ]
+
+
+def _device_seconds(record: Record) -> float:
+    result = record.result or {}
+    spent = result.get("seconds", 0.0) + result.get("startup_seconds", 0.0)
+    return spent / record.environment.get("beside", 1)

@@ -10,8 +10,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from ..comparison import Comparison, Rival
+from ..learned import in_order
 from ..statistics import summarise
-from .learned import in_order
 
 HERO = "#d9503a"  # SReLU's
 PALETTE = ("#3f7cac", "#5b9e5f", "#9a6fb0", "#c79a2b", "#4aa3a2", "#8a7461", "#7d8794", "#c26d9a")
