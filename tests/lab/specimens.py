@@ -49,10 +49,11 @@ def record_of(
     status: str | None = "finished",
     layers: dict[str, int] = LAYERS,
     environment: dict[str, Any] = ENVIRONMENT,
+    kept: int | None = None,
 ) -> records.Record:
-    """The record of any run, with the outcome that is wanted."""
+    """The record of any run, with the outcome that is wanted; of ``kept`` epochs, or of all."""
     record = records.create(root, run, environment)
-    records.write_history(record.folder, _history(run, layers, status))
+    records.write_history(record.folder, _history(run, layers, status, kept or run.epochs))
     labels = torch.arange(IMAGES) % 10
     predictions = labels.clone()
     predictions[list(wrong)] += 1
@@ -73,10 +74,10 @@ def record_of(
     return records.load(record.folder)
 
 
-def _history(run: Run, layers: dict[str, int], status: str | None) -> History:
+def _history(run: Run, layers: dict[str, int], status: str | None, epochs: int) -> History:
     stream = torch.Generator().manual_seed(run.seed)
     history = History()
-    for epoch in range(1, run.epochs + 1):
+    for epoch in range(1, epochs + 1):
         inputs = {name: torch.randn(500, generator=stream) * epoch for name in layers}
         parameters = {
             name: torch.randn(4, channels, generator=stream)
@@ -85,7 +86,7 @@ def _history(run: Run, layers: dict[str, int], status: str | None) -> History:
         }
         grid = torch.tensor(PROBABILITIES)
         loss = 2.0 / epoch + 0.1 * run.seed
-        if status == "diverged" and epoch == run.epochs:
+        if status == "diverged" and epoch == epochs:
             loss = float("nan")
             inputs = {name: x * loss for name, x in inputs.items()}
             parameters = {name: p * loss for name, p in parameters.items()}

@@ -29,9 +29,13 @@ def _contest(
     count: int,
     length: str = "short",
     after: Contest | None = None,
+    base: str | None = None,
 ) -> Contest:
-    rows = [f"nin+{activation}" for activation in activations]
-    entries = tuple(Entry(row, partial(_run, row, condition, length)) for row in rows)
+    entries = tuple(
+        Entry(row, partial(_run, row, condition, length), base=activation == base)
+        for activation in activations
+        for row in [f"nin+{activation}"]
+    )
     dataset = condition.partition("+")[0]
     name = block if block.endswith(dataset) else f"{block}-{dataset}"
     return Contest(name, condition, length, entries, count, after)
@@ -62,11 +66,13 @@ BLOCKS: dict[str, Block] = {
     ),
     "shared": Block(
         "channel-shared SReLU against channel-wise, CIFAR-10, 3 seeds (Table 1)",
-        (_contest("shared", "cifar10", ("srelu", "srelu-shared"), 3),),
+        (_contest("shared", "cifar10", ("srelu", "srelu-shared"), 3, base="srelu"),),
     ),
     "units": Block(
         "APL and SReLU set by hand beside SReLU, both CIFARs, 3 seeds",
-        tuple(_contest("units", c, ("srelu", "apl", "srelu-manual"), 3) for c in CIFAR),
+        tuple(
+            _contest("units", c, ("srelu", "apl", "srelu-manual"), 3, base="srelu") for c in CIFAR
+        ),
     ),
     "mnist": Block(
         "ReLU, PReLU and SReLU on MNIST, 50 epochs, 3 seeds (Table 4)",

@@ -21,10 +21,18 @@ Results = Mapping[str, Mapping[str, Any]]  # what the runs that have ended came 
 
 @dataclass(frozen=True)
 class Entry:
-    """A rival: the name of its row, and its run for a seed."""
+    """A rival.
+
+    Attributes:
+        row: The name of its row.
+        run: Its run for a seed.
+        base: Whether it is here for the others to be compared with: which of its seeds count in
+            tables is decided by another contest.
+    """
 
     row: str
     run: Callable[[int], Run]
+    base: bool = False
 
 
 class Seeds(NamedTuple):

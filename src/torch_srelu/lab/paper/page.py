@@ -76,7 +76,7 @@ def quoted(standing: Standing) -> str:
     """What the README has between its marks."""
     made = differences.grids(standing)
     text = grid_markdown(made[0]) if made else headline(standing)
-    return f"{BEGIN}\n{text}{END}"
+    return f"{BEGIN}\n\n{text}\n{END}"
 
 
 def write(standing: Standing, results: Path | None = None) -> Iterator[Path]:

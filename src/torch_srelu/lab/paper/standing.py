@@ -112,10 +112,12 @@ class Standing:
 
     def _pace(self, dataset: str) -> float | None:
         """Seconds of a device for an epoch, over all runs with these data; None without any."""
-        like = [r for r in self._ended.values() if r.run.dataset == dataset and r.metrics]
-        if not like:
-            return None
-        return float(np.mean([_device_seconds(r) / len(r.metrics) for r in like]))
+        paces = [
+            _device_seconds(r) / r.result["epochs"]
+            for r in self._ended.values()
+            if r.run.dataset == dataset and r.result
+        ]
+        return float(np.mean(paces)) if paces else None
 
     def _hardware(self) -> str:
         return " or ".join(
@@ -124,13 +126,13 @@ class Standing:
 
 
 def contests_with(row: str, condition: str, length: str | None = None) -> list[Contest]:
-    """The contests in which a row takes part under a condition, at a length or at any."""
+    """The contests that decide a row's number under a condition, at a length or at any."""
     return [
         contest
         for contest in contests()
         if contest.condition == condition
         and length in (None, contest.length)
-        and any(entry.row == row for entry in contest.entries)
+        and any(entry.row == row and not entry.base for entry in contest.entries)
     ]
 
 
