@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from torch_srelu.lab.paper.blocks import BLOCKS, contests
-from torch_srelu.lab.paper.contests import GIVE_UP, Contest, Entry, wanted
+from torch_srelu.lab.paper.contests import GIVE_UP, Contest, Entry, Results, wanted
 from torch_srelu.lab.paper.rows import ROWS
 from torch_srelu.lab.recipes import CONDITIONS, recipe
 from torch_srelu.lab.run import Run
@@ -18,8 +18,12 @@ def digits(activation: str, seed: int) -> Run:
     return recipe("digits", activation, seed)
 
 
+def _made(activation: str, seed: int, _: Results) -> Run:
+    return digits(activation, seed)
+
+
 def contest(*activations: str, count: int = 3, after: Contest | None = None) -> Contest:
-    entries = tuple(Entry(name, partial(digits, name)) for name in activations)
+    entries = tuple(Entry(name, partial(_made, name)) for name in activations)
     return Contest("a contest", "digits", "short", entries, count, after)
 
 
@@ -88,11 +92,55 @@ def test_the_published_length_is_120000_iterations_in_whole_epochs() -> None:
 
 def test_rows_name_blocks_that_train_them() -> None:
     for row, make in ROWS.items():
-        text = make.__doc__ or ""
-        for name in re.findall(r"``(?:srelu paper run )?([a-z0-9-]+)``", text.split("Cost:")[0]):
-            if name in BLOCKS:
-                rows = {entry.row for c in BLOCKS[name].contests for entry in c.entries}
-                assert row in rows, (row, name)
+        text = (make.__doc__ or "").partition("Command:")[2].partition("Cost:")[0]
+        for name in re.findall(r"``(?:srelu paper run )?(.+?)``", text):
+            rows = {entry.row for c in BLOCKS[name].contests for entry in c.entries}
+            assert row in rows, (row, name)
+
+
+def test_the_slope_is_the_one_with_the_lowest_validation_error() -> None:
+    (slopes, lrelu) = contests(["lrelu-cifar10"])
+    assert slopes.name == "slopes-cifar10"
+    candidates = wanted([slopes], {})
+    assert [run.validation for run in candidates] == [0.2] * 4
+    assert wanted([lrelu], {}) == candidates  # the others wait
+    errors = [0.3, 0.2, 0.1, 0.4]
+    results = {
+        run.key(): {"status": "finished", "val_error": error, "test_error": 1 - error}
+        for run, error in zip(candidates, errors, strict=True)
+    }
+    chosen = [run for run in wanted([lrelu], results) if run.activation == "lrelu"][4:]
+    assert [(run.options, run.validation, run.seed) for run in chosen] == [
+        ({"slope": 0.2}, 0.0, seed) for seed in (1, 2, 3)
+    ]
+    with_flips = [run for run in wanted(contests(["flips-few-cifar10"]), results)][4:]
+    assert with_flips[0].options == {"slope": 0.2}
+    results[candidates[2].key()] = {"status": "diverged", "val_error": None}
+    chosen = [run for run in wanted([lrelu], results) if run.activation == "lrelu"][4:]
+    assert chosen[0].options == {"slope": 0.1}
+
+
+def test_the_compute_control_takes_as_long_as_srelu() -> None:
+    (headline, compute) = contests(["compute"])
+    assert headline.name == "headline-cifar10"
+    assert compute.waits({})
+    seconds = {"relu": 100.0, "prelu": 1.0, "srelu": 130.0}
+    results = {
+        run.key(): {"status": "finished", "seconds": seconds[run.activation] + 10 * run.seed}
+        for run in wanted([headline], {})
+    }
+    ratio = sum((130 + 10 * s) / (100 + 10 * s) for s in (1, 2, 3)) / 3
+    assert {run.epochs for run in compute.runs(results)} == {round(100 * ratio)}
+    assert {run.activation for run in compute.runs(results)} == {"relu"}
+
+
+def test_reuse_goes_on_from_the_leaky_network_of_its_seed() -> None:
+    before, further = contests(["reuse"])
+    starts = {run.seed: run.key() for run in before.runs({})}
+    for run in further.runs({}):
+        assert run.start == starts[run.seed]
+        assert (run.epochs, run.schedule, run.freeze) == (20, "constant", 0)
+        assert run.lr == pytest.approx(0.01)  # what the first training ended with
 
 
 def test_unknown_names_are_refused() -> None:

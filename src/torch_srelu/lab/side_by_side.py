@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, Queue
@@ -61,11 +62,6 @@ class _Worker:
     process: subprocess.Popen[str]
     log: Path
     told: bool = False  # to stop
-
-    def stop(self) -> None:
-        if not self.told:
-            self.told = True
-            self.process.terminate()
 
 
 @dataclass
@@ -144,10 +140,17 @@ class _Crew:
         tail = "\n".join(lines[-TAIL:])
         return Event(member.run, "failed", words=f"{how}, log in {member.log}\n{tail}".rstrip())
 
+    def stop(self, keys: Iterable[str]) -> None:
+        """Tells the processes of these runs to stop, once."""
+        for key in keys:
+            member = self.workers[key]
+            if not member.told:
+                member.told = True
+                member.process.terminate()
+
     def stop_all(self) -> None:
         """Tells every process to stop; those that do not obey in a minute are ended."""
-        for member in self.workers.values():
-            member.stop()
+        self.stop(self.workers)
         patience = time.monotonic() + _PATIENCE
         for member in self.workers.values():
             try:
@@ -175,7 +178,8 @@ def train_side_by_side(
         plan: The runs wanted, given the results there are, by key.
         records_root: Folder of records.
         data_root: A folder to search for the data first.
-        known: Results from elsewhere, by key; these runs are not trained.
+        known: Results from elsewhere, by key; these runs are not trained, unless a run that is
+            still to be trained begins with their weights.
         jobs: How many runs at a time.
         seconds: When to stop all of them; their checkpoints are written.
         device: Where to train; a GPU by default if there is one.
@@ -185,30 +189,28 @@ def train_side_by_side(
     """
     root = Path(records_root)
     root.mkdir(parents=True, exist_ok=True)
-    deadline = float("inf") if seconds is None else time.monotonic() + seconds
-    results = {**(known or {}), **records.results(records.find(root))}
+    deadline = math.inf if seconds is None else time.monotonic() + seconds
+    results = _results(plan, root, known or {})
     failed: set[str] = set()
     crew = _Crew(root, None if data_root is None else Path(data_root), device, jobs)
     try:
         while True:
-            runs = [r for r in plan(results) if r.key() not in results.keys() | failed]
+            late = time.monotonic() >= deadline
+            runs = [run for run in plan(results) if run.key() not in results.keys() | failed]
             needed = {run.key() for run in runs}
-            for key, member in crew.workers.items():
-                if key not in needed or time.monotonic() >= deadline:
-                    member.stop()
+            crew.stop(key for key in crew.workers if late or key not in needed)
             for run in runs:
-                ready = not run.start or run.start in results
-                full = len(crew.workers) >= jobs or time.monotonic() >= deadline
-                if ready and not full and run.key() not in crew.workers:
-                    crew.start(run)
-                    yield Event(run, "started")
+                if run.key() in crew.workers or (run.start and run.start not in results):
+                    continue
+                if late or len(crew.workers) >= jobs:
+                    break
+                crew.start(run)
+                yield Event(run, "started")
             if not crew.workers:
                 return
             event = crew.hear(min(1.0, max(0.05, deadline - time.monotonic())))
-            if event is not None and event.kind == "ended":
-                assert event.record is not None
-                assert event.record.result is not None
-                results[event.run.key()] = event.record.result
+            if event is not None and event.record is not None:
+                results |= records.results([event.record])
             elif event is not None and event.kind == "failed":
                 failed.add(event.run.key())
             elif event is not None and event.kind == "stopped" and event.run.key() not in needed:
@@ -216,3 +218,11 @@ def train_side_by_side(
             yield event
     finally:
         crew.stop_all()
+
+
+def _results(plan: Plan, root: Path, known: Results) -> dict[str, Mapping[str, Any]]:
+    """The results there are, without those whose runs have to be trained for their weights."""
+    own = records.results(records.find(root))
+    there = {**known, **own}
+    begun_with = {run.start for run in plan(there) if run.key() not in there}
+    return {key: result for key, result in there.items() if key in own or key not in begun_with}

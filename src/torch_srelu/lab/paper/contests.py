@@ -25,13 +25,14 @@ class Entry:
 
     Attributes:
         row: The name of its row.
-        run: Its run for a seed.
+        run: Its run for a seed, given the results there are; None where a decision of the run, such
+            as a slope that is chosen on validation data, still waits for results.
         base: Whether it is here for the others to be compared with: which of its seeds count in
             tables is decided by another contest.
     """
 
     row: str
-    run: Callable[[int], Run]
+    run: Callable[[int, Results], Run | None]
     base: bool = False
 
 
@@ -53,6 +54,7 @@ class Contest:
         entries: The rivals.
         count: How many seeds are to count.
         after: A contest whose seeds come first: this one begins behind them.
+        needs: A contest without whose results the runs of this one cannot be decided or begun.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Contest:
     entries: tuple[Entry, ...]
     count: int
     after: Contest | None = None
+    needs: Contest | None = None
 
     def seeds(self, results: Results) -> Seeds:
         """The seeds that count, trained or not yet, and those that do not."""
@@ -68,20 +71,39 @@ class Contest:
         counted: list[int] = []
         dead: list[int] = []
         while len(counted) < self.count and len(dead) < GIVE_UP:
-            fates = [results.get(entry.run(seed).key(), {}) for entry in self.entries]
+            fates = [results.get(run.key(), {}) for run in self.of_seed(seed, results).values()]
             (dead if any(fate.get("status") == DEAD for fate in fates) else counted).append(seed)
             seed += 1
         return Seeds(tuple(counted), tuple(dead))
+
+    def of_seed(self, seed: int, results: Results) -> dict[Entry, Run]:
+        """The rivals' runs of a seed; empty while one of them waits for results of others."""
+        runs = {entry: run for entry in self.entries if (run := entry.run(seed, results))}
+        return runs if len(runs) == len(self.entries) else {}
 
     def runs(self, results: Results) -> list[Run]:
         """The runs that count, all rivals of a seed before the next; empty if it was given up."""
         counted, dead = self.seeds(results)
         if len(dead) == GIVE_UP:
             return []
-        return [entry.run(seed) for seed in counted for entry in self.entries]
+        return [run for seed in counted for run in self.of_seed(seed, results).values()]
+
+    def waits(self, results: Results) -> bool:
+        """Whether the results of other runs are needed before this can be run."""
+        return not self.of_seed(1, results)
+
+
+def with_needs(contests: Iterable[Contest]) -> list[Contest]:
+    """The contests, each after the one that it needs, and each once."""
+    chain: dict[Contest, None] = {}
+    for contest in contests:
+        if contest.needs is not None:
+            chain |= dict.fromkeys(with_needs([contest.needs]))
+        chain[contest] = None
+    return list(chain)
 
 
 def wanted(contests: Iterable[Contest], results: Results) -> list[Run]:
-    """The runs of several contests, each once, in order."""
-    runs = [run for contest in contests for run in contest.runs(results)]
+    """The runs of several contests and of those that they need, each once, in order."""
+    runs = [run for contest in with_needs(contests) for run in contest.runs(results)]
     return list({run.key(): run for run in runs}.values())

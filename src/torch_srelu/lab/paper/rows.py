@@ -42,7 +42,7 @@ def nin_relu(condition: str, seed: int, length: str = "short") -> Run:
 def nin_lrelu(condition: str, seed: int, length: str = "short", slope: float = 0.01) -> Run:
     """NIN + LReLU, its slope chosen on the validation data.
 
-    Command: ``srelu paper run slopes``, then ``lrelu``; with flips ``flips-few``.
+    Command: ``srelu paper run lrelu``; with flips ``flips-few``.
     Cost: 39,000 steps a run; choosing the slope takes four runs a data set.
     Paper: cifar10 9.75 %, cifar100 36.00 %, cifar10+flips 7.69 %, cifar100+flips 32.70 %,
     mnist 0.42 %.

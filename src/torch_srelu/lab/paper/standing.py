@@ -16,7 +16,7 @@ from ..records import Record
 from ..run import Run
 from ..statistics import Summary
 from .blocks import contests
-from .contests import Contest, wanted
+from .contests import Contest, Entry, wanted
 
 
 def results_folder() -> Path:
@@ -62,11 +62,20 @@ class Standing:
 
     def counted(self, contest: Contest) -> list[Record]:
         """The records that a contest counts, and those of its rivals that were dead."""
+        return [record for found in self._by_entry(contest).values() for record in found]
+
+    def _by_entry(self, contest: Contest) -> dict[Entry, list[Record]]:
+        """The records that count, and the dead, of each rival."""
+        found: dict[Entry, list[Record]] = {entry: [] for entry in contest.entries}
         seeds = contest.seeds(self.results)
-        keys = [entry.run(seed).key() for seed in seeds.counted for entry in contest.entries]
-        died = [entry.run(seed).key() for seed in seeds.dead for entry in contest.entries]
-        died = [key for key in died if self.results.get(key, {}).get("status") == DEAD]
-        return [self._ended[key] for key in (*keys, *died) if key in self._ended]
+        for seed in (*seeds.counted, *seeds.dead):
+            for entry, run in contest.of_seed(seed, self.results).items():
+                record = self._ended.get(run.key())
+                if record is None or record.result is None:
+                    continue
+                if seed in seeds.counted or record.result["status"] == DEAD:
+                    found[entry].append(record)
+        return found
 
     def comparison(
         self, chosen: Sequence[Contest], baseline: str | None = None
@@ -77,14 +86,15 @@ class Standing:
 
     def cell(self, row: str, condition: str, length: str) -> Cell | None:
         """What the runs of a row came to; None if there are none."""
-        found: dict[str, Record] = {}
-        for contest in contests_with(row, condition, length):
-            runs = {entry.run for entry in contest.entries if entry.row == row}
-            for record in self.counted(contest):
-                if any(make(record.run.seed) == record.run for make in runs):
-                    found[record.run.key()] = record
-        ordered = sorted(found.values(), key=lambda record: record.run.seed)
-        return Cell(Rival(row, tuple(ordered))) if ordered else None
+        found = [
+            record
+            for contest in contests_with(row, condition, length)
+            for entry, own in self._by_entry(contest).items()
+            if entry.row == row
+            for record in own
+        ]
+        found.sort(key=lambda record: record.run.seed)
+        return Cell(Rival(row, tuple(found))) if found else None
 
     def missing(self, chosen: Sequence[Contest]) -> list[Run]:
         """The runs that are still without a result."""
@@ -105,10 +115,12 @@ class Standing:
         epochs = " or ".join(str(n) for n in sorted({run.epochs for run in runs}))
         words = f"{len(runs)} runs of {epochs} epochs"
         paces = {dataset: self._pace(dataset) for dataset in {run.dataset for run in runs}}
-        if not all(paces.values()):
-            return words
-        minutes = sum(run.epochs * (paces[run.dataset] or 0.0) for run in runs) / 60
-        return f"{words}, about {max(1, round(minutes))} min on one {self._hardware()}"
+        if all(paces.values()):
+            minutes = sum(run.epochs * (paces[run.dataset] or 0.0) for run in runs) / 60
+            words += f", about {max(1, round(minutes))} min on one {self._hardware()}"
+        if contest.waits(self.results):
+            words += f", then {contest.count * len(contest.entries)} that wait for these"
+        return words
 
     def _pace(self, dataset: str) -> float | None:
         """Seconds of a device for an epoch, over all runs with these data; None without any."""
