@@ -14,7 +14,7 @@ from specimens import record_of
 
 from torch_srelu.lab import archives, records
 from torch_srelu.lab.nets import Conv, build, plan
-from torch_srelu.lab.paper import differences, grids, page
+from torch_srelu.lab.paper import ablations, differences, grids, page
 from torch_srelu.lab.paper.blocks import contests
 from torch_srelu.lab.paper.contests import wanted
 from torch_srelu.lab.paper.figures import FROM_RECORDS
@@ -187,6 +187,22 @@ def test_differences_are_paired_and_corrected_together(standing: Standing) -> No
     assert {row[2] for row in others.rows} == {"16"}
 
 
+def test_an_ablation_is_measured_against_srelu_of_the_same_seeds(tmp_path: Path) -> None:
+    contest = contests(["ablation-left"])[-1]
+    wrong = {(): 18, ("t_r", "a_r"): 21}
+    found = [
+        record_of(tmp_path, run, range(wrong[run.fixed] + run.seed % 2), layers=LAYERS, kept=1)
+        for run in contest.runs({})
+    ]
+    changed, others = ablations.grids(Standing(found))
+    left, right = changed.rows[:2]
+    mean = np.mean([22, 21, 22]) / 2
+    assert left[1:] == [f"{mean:.2f}", "0.29", "+1.50", "-", "3", "-"]  # no spread, no test
+    assert right[1:] == ["not run", "-", "-", "-", "-", "-"]
+    assert "`srelu paper run ablations`, 27 runs of 100 epochs" in changed.note
+    assert "then 3 that wait for these" in others.note
+
+
 def test_cost_is_what_like_runs_took(tmp_path: Path) -> None:
     runs = wanted(contests(["headline-cifar10"]), {})
     shared = {"hardware": "a GPU", "beside": 2}
@@ -194,12 +210,11 @@ def test_cost_is_what_like_runs_took(tmp_path: Path) -> None:
     standing = Standing(found)
     seconds = sum(2.0 * run.seed for run in runs) / 2  # as specimens have it, two at a time
     assert standing.device_seconds(contests(["headline"])) == pytest.approx(seconds)
-    (contest,) = contests(["shared"])
     mean = seconds / len(runs)
-    assert standing.cost(contest) == (
+    assert standing.cost(contests(["shared"])) == (
         f"3 runs of 100 epochs, about {max(1, round(3 * mean / 60))} min on one a GPU"
     )
-    assert standing.cost(contests(["mnist"])[0]) == "9 runs of 50 epochs"
+    assert standing.cost(contests(["mnist"])) == "9 runs of 50 epochs"
 
 
 def test_figure4_draws_the_recorded_losses(standing: Standing) -> None:

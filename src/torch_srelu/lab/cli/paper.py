@@ -12,7 +12,7 @@ from rich.text import Text
 
 from .. import files, tables
 from ..choices import check_choice
-from ..paper import differences, grids, page
+from ..paper import ablations, differences, grids, page
 from ..paper.standing import Standing
 from . import blocks
 from .blocks import ResultsFolder
@@ -25,6 +25,7 @@ app = typer.Typer(
         "srelu paper table2",
         "srelu paper table2 --json",
         "srelu paper differences",
+        "srelu paper ablations",
         "srelu paper figure4 --out curves.svg",
         "srelu paper run headline --jobs 6 --minutes 9",
         "srelu paper collect headline",
@@ -87,6 +88,14 @@ def _figure(name: str) -> Callable[..., None]:
             console.print(Text(f"{name} is in {out}"))
 
     return command
+
+
+@app.command("ablations")
+def _ablations(results: ResultsFolder = None) -> None:
+    """What the gain is made of: SReLU with one decision changed, reused, and given no more time."""
+    with one_line_errors():
+        for grid in ablations.grids(Standing.committed(results)):
+            console.print(tables.grid_text(grid))
 
 
 @app.command("differences")

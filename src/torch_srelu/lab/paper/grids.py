@@ -117,7 +117,7 @@ def how_to_run(row: str, condition: str, standing: Standing) -> str:
     if not fitting:
         quoted = any(r.quoted for t in TABLES.values() for r in t.rows if r.name == row)
         return "quoted by the paper from other work" if quoted else "no block of runs has it"
-    return f"`srelu paper run {fitting[0].name}`, {standing.cost(fitting[0])}"
+    return f"`srelu paper run {fitting[0].name}`, {standing.cost(fitting[:1])}"
 
 
 def parameters_grid(name: str) -> Grid:

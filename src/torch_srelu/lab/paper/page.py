@@ -9,7 +9,7 @@ from pathlib import Path
 from .. import files
 from ..fates import DEAD, DIVERGED
 from ..tables import Grid, grid_markdown
-from . import differences, grids
+from . import ablations, differences, grids
 from .blocks import BLOCKS, REHEARSAL
 from .standing import Standing, results_folder
 
@@ -59,6 +59,7 @@ def render(standing: Standing, findings: str) -> str:
     parts += ["## Tables\n"]
     for name in ("table1", "table2", "table3", "table4", "table5"):
         parts += [grid_markdown(grid) for grid in grids.table(name, standing)]
+    parts += ["## What the gain is made of\n", *map(grid_markdown, ablations.grids(standing))]
     parts += ["## Figure 4\n", f"![Convergence on CIFAR-10 and CIFAR-100]({Path(FIGURE).name})\n"]
     parts += ["## The runs\n", grid_markdown(_runs(standing)), _places(standing)]
     return "\n".join(parts)

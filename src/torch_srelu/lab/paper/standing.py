@@ -77,6 +77,11 @@ class Standing:
                     found[entry].append(record)
         return found
 
+    def rivals(self, contest: Contest) -> dict[str, Rival]:
+        """The rivals of a contest that have records, by row."""
+        found = self._by_entry(contest)
+        return {entry.row: Rival(entry.row, tuple(own)) for entry, own in found.items() if own}
+
     def comparison(
         self, chosen: Sequence[Contest], baseline: str | None = None
     ) -> Comparison | None:
@@ -89,9 +94,9 @@ class Standing:
         found = [
             record
             for contest in contests_with(row, condition, length)
-            for entry, own in self._by_entry(contest).items()
-            if entry.row == row
-            for record in own
+            for rival in [self.rivals(contest).get(row)]
+            if rival is not None
+            for record in rival.records
         ]
         found.sort(key=lambda record: record.run.seed)
         return Cell(Rival(row, tuple(found))) if found else None
@@ -109,18 +114,17 @@ class Standing:
         found = {r.run.key(): r for contest in chosen for r in self.counted(contest)}
         return sum(map(_device_seconds, found.values()))
 
-    def cost(self, contest: Contest) -> str:
-        """What the missing runs of a contest take, by what like runs took; in words."""
-        runs = self.missing([contest])
+    def cost(self, chosen: Sequence[Contest]) -> str:
+        """What the missing runs of contests take, by what like runs took; in words."""
+        runs = self.missing(chosen)
         epochs = " or ".join(str(n) for n in sorted({run.epochs for run in runs}))
         words = f"{len(runs)} runs of {epochs} epochs"
         paces = {dataset: self._pace(dataset) for dataset in {run.dataset for run in runs}}
         if all(paces.values()):
             minutes = sum(run.epochs * (paces[run.dataset] or 0.0) for run in runs) / 60
             words += f", about {max(1, round(minutes))} min on one {self._hardware()}"
-        if contest.waits(self.results):
-            words += f", then {contest.count * len(contest.entries)} that wait for these"
-        return words
+        waiting = sum(c.count * len(c.entries) for c in chosen if c.waits(self.results))
+        return f"{words}, then {waiting} that wait for these" if waiting else words
 
     def _pace(self, dataset: str) -> float | None:
         """Seconds of a device for an epoch, over all runs with these data; None without any."""

@@ -24,15 +24,15 @@ class Ablation(NamedTuple):
 
 
 ABLATIONS: dict[str, Ablation] = {
-    "left": Ablation("left side only: t_r, a_r not learned", {"fixed": ("t_r", "a_r")}),
-    "right": Ablation("right side only: t_l, a_l not learned", {"fixed": ("t_l", "a_l")}),
-    "slopes": Ablation("slopes only: t_r, t_l not learned", {"fixed": ("t_r", "t_l")}),
-    "thresholds": Ablation("thresholds only: a_r, a_l not learned", {"fixed": ("a_r", "a_l")}),
-    "freeze25": Ablation("frozen for 25 % of the training", {"freeze": 25}),
-    "quantile80": Ablation("t_r from the 80th percentile", {"quantile": 0.8}),
-    "quantile95": Ablation("t_r from the 95th percentile", {"quantile": 0.95}),
-    "quantile10": Ablation("t_r from the literal 10th percentile", {"quantile": 0.1}),
-    "slow": Ablation("learning rate of SReLU x 0.1", {"lr_scale": 0.1}),
+    "left": Ablation("left side only", {"fixed": ("t_r", "a_r")}),
+    "right": Ablation("right side only", {"fixed": ("t_l", "a_l")}),
+    "slopes": Ablation("slopes only", {"fixed": ("t_r", "t_l")}),
+    "thresholds": Ablation("thresholds only", {"fixed": ("a_r", "a_l")}),
+    "freeze25": Ablation("frozen for 25 %", {"freeze": 25}),
+    "quantile80": Ablation("80th percentile", {"quantile": 0.8}),
+    "quantile95": Ablation("95th percentile", {"quantile": 0.95}),
+    "quantile10": Ablation("10th percentile", {"quantile": 0.1}),
+    "slow": Ablation("learning rate x 0.1", {"lr_scale": 0.1}),
     "layer": Ablation("one initial t_r a layer", {"scope": "layer"}),
 }
 
