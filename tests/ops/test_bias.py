@@ -10,6 +10,7 @@ import torch_srelu
 from checks import (
     EXECUTIONS,
     LAYOUTS,
+    TRUNCATION_ULPS,
     Problem,
     device_of,
     lay_out,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +96,18 @@ class Session:
 
     def _prepare(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         return self.transform(images.to(self.device)), labels.to(self.device, torch.int64)
+
+    def begin_with(self, weights: Mapping[str, Tensor]) -> None:
+        """Starts from these values of parameters instead of those drawn from the seed.
+
+        Args:
+            weights: From another network of the same plan, by name. What that network does not
+                have, such as the parameters of another activation, stays as it was built.
+        """
+        own = self.net.state_dict()
+        self.net.load_state_dict(own | {name: v for name, v in weights.items() if name in own})
+        for average, parameter in zip(self.take_step.averaged, self.net.parameters(), strict=False):
+            average.copy_(parameter.detach())
 
     @property
     def phase(self) -> str:
