@@ -23,6 +23,7 @@ from .nets import NIN
 from .run import Run
 from .seeds import Dropout, DropoutStream
 
+COMPILER = "inductor"  # torch.compile's own
 _WARM_UP = 3  # steps before a capture, in which libraries choose their kernels
 
 
@@ -88,7 +89,9 @@ class Step:
         self.trained = [p for p in net.parameters() if p.requires_grad]
         self.totals = torch.zeros(3, dtype=torch.float64, device=self.device)
         self.averaged = [p.detach().clone() for p in net.parameters()] if run.ema else []
-        self.loss = torch.compile(self._loss, fullgraph=True) if compiled else self._loss
+        self.loss = (
+            torch.compile(self._loss, fullgraph=True, backend=COMPILER) if compiled else self._loss
+        )
         self.compiled, self.capture = compiled, capture
         self.dropouts = [m for m in net.modules() if isinstance(m, Dropout)]
         self.graph: torch.cuda.CUDAGraph | None = None
