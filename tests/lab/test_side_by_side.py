@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import torch
+from command import process
 
-from torch_srelu.lab import records
+from torch_srelu.lab import checkpoints, records, worker
 from torch_srelu.lab.paper.contests import Contest, Entry, wanted
 from torch_srelu.lab.recipes import recipe
 from torch_srelu.lab.run import Run
@@ -71,6 +73,26 @@ def test_a_dead_seed_is_replaced_and_its_rivals_are_stopped(tmp_path: Path) -> N
         ("ended", "relu", 2): 1,
     }
     assert contest.seeds(records.results(records.find(tmp_path))) == ((2,), (1,))
+
+
+def test_a_process_whose_starter_is_gone_stops_with_a_checkpoint(tmp_path: Path) -> None:
+    run = recipe("digits", "relu", 1, epochs=500)
+    order = {"run": run.to_dict(), "records": str(tmp_path), "data": None, "device": None}
+    child = process("-m", worker.__name__)
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdin.write(json.dumps(order | {"beside": 1}) + "\n")
+    child.stdin.flush()
+    assert json.loads(child.stdout.readline())["share"] > 0
+    child.stdout.close()
+    assert child.wait(timeout=60) == worker.STOPPED
+    child.stdin.close()
+    assert child.stderr is not None
+    assert child.stderr.read() == ""
+    child.stderr.close()
+    (record,) = records.find(tmp_path)
+    assert record.result is None
+    assert checkpoints.load(record.folder) is not None
 
 
 def test_without_time_nothing_is_started(tmp_path: Path) -> None:
