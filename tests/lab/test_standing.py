@@ -14,7 +14,7 @@ from specimens import record_of
 
 from torch_srelu.lab import archives, records
 from torch_srelu.lab.nets import Conv, build, plan
-from torch_srelu.lab.paper import ablations, differences, grids, page
+from torch_srelu.lab.paper import ablations, differences, grids, page, parameters
 from torch_srelu.lab.paper.blocks import contests
 from torch_srelu.lab.paper.contests import wanted
 from torch_srelu.lab.paper.figures import FROM_RECORDS
@@ -125,8 +125,7 @@ KEYS = ["row", "condition", "paper", "ours", "protocol", "note"]
 
 
 def test_every_table_has_text_and_values(standing: Standing) -> None:
-    for number in range(1, 6):
-        name = f"table{number}"
+    for name in grids.NAMES:
         assert all(
             len(row) == len(g.headers) for g in grids.table(name, standing) for row in g.rows
         )
@@ -158,9 +157,7 @@ def test_parameters_are_counted_as_in_the_networks() -> None:
     ):
         run = ROWS[row](condition, 1)
         net = build(run.net, run.activation, run.options)
-        assert sum(grids.count_parameters(row, condition)) == sum(
-            p.numel() for p in net.parameters()
-        )
+        assert sum(parameters.count(row, condition)) == sum(p.numel() for p in net.parameters())
 
 
 def test_differences_are_paired_and_corrected_together(standing: Standing) -> None:

@@ -59,7 +59,7 @@ def render(standing: Standing, findings: str) -> str:
     """The whole page as Markdown, with what was found in words."""
     parts = [TEXT, findings, "## SReLU against ReLU and PReLU\n", headline(standing), PROTOCOL]
     parts += ["## Tables\n"]
-    for name in ("table1", "table2", "table3", "table4", "table5"):
+    for name in grids.NAMES:
         parts += [grid_markdown(grid) for grid in grids.table(name, standing)]
     parts += ["## What the gain is made of\n", *map(grid_markdown, ablations.grids(standing))]
     parts += ["## Figure 4\n", f"![Convergence on CIFAR-10 and CIFAR-100]({Path(FIGURE).name})\n"]
