@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 from command import process, srelu
-from reproduction import ended
+from reproduction import WRONG, ended
 from specimens import record_of
 
 from torch_srelu.lab import records
+from torch_srelu.lab.cli.blocks import Lines
 from torch_srelu.lab.paper.blocks import contests
 from torch_srelu.lab.paper.contests import wanted
 from torch_srelu.lab.paper.rows import ROWS
+from torch_srelu.lab.side_by_side import Event
 
 
 @pytest.fixture
@@ -38,6 +40,27 @@ def test_run_has_nothing_to_do_where_all_is_committed(command: Callable) -> None
     left = command("paper run mnist --minutes 0")
     assert left.output.strip() == "9 runs are left: the same command goes on from here."
     assert "headline" in srelu("paper run").output
+
+
+def test_lines_count_what_was_there_and_what_has_ended(tmp_path: Path, capsys) -> None:
+    chosen = contests(["headline-cifar10"])
+    runs = wanted(chosen, {})
+    there = records.results(ended(tmp_path, run) for run in runs[:5])
+    view = Lines(chosen, there)
+    record = ended(tmp_path, runs[5])
+    for kind, share in (("started", 0.0), ("progress", 0.25), ("progress", 0.75)):
+        view.see(Event(runs[5], kind, share))
+    view.see(Event(runs[5], "ended", 1.0, record=record))
+    view.see(Event(runs[6], "started"))
+    view.see(Event(runs[6], "failed", words="exit code 1, log in here\nand why"))
+    view.see(None)
+    first, second, third = capsys.readouterr().out.splitlines()
+    error = (WRONG["srelu"] + 2) / 2
+    assert first.startswith(f"cifar10 srelu seed 2: {error:.2f} % test error, 100 epochs in")
+    assert "6 of 9 runs, about" in first
+    assert second == "cifar10 relu seed 3: failed, exit code 1, log in here"
+    assert third.startswith("and why; 6 of 9 runs")
+    assert view.failed == 1
 
 
 def test_collect_takes_what_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from ..fates import FINISHED
 from ..paper.blocks import BLOCKS, contests
 from ..paper.contests import Contest, wanted
 from ..paper.standing import Standing, results_folder
-from ..records import Record
+from ..records import Record, Results
 from ..side_by_side import Event, train_side_by_side
 from .board import QUIET_SECONDS, outcome
 from .data import DataFolder
@@ -58,7 +58,7 @@ def run(
             return
         chosen = contests(blocks)
         committed = records.results(records.find(results or results_folder()))
-        view = Lines(chosen, committed)
+        view = Lines(chosen, committed | records.results(records.find(records_folder)))
         limit = None if minutes is None else 60 * minutes
         events = train_side_by_side(
             lambda known: wanted(chosen, known),
@@ -129,11 +129,11 @@ class Lines:
 
     Args:
         chosen: The contests under way.
-        committed: Results that were there before.
+        there: Results that were there before.
     """
 
-    def __init__(self, chosen: Sequence[Contest], committed: dict) -> None:
-        self.contests, self.results = chosen, dict(committed)
+    def __init__(self, chosen: Sequence[Contest], there: Results) -> None:
+        self.contests, self.results = chosen, dict(there)
         self.shares: dict[str, float] = {}  # of the runs under way
         self.failed = 0
         self._first: dict[str, float] = {}  # where they were when they began here
