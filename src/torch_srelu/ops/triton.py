@@ -206,11 +206,11 @@ def _backward_launch(
     splits = how.sums // (channels * summed)
     # Few channels and many parts to a program: all of them are under way at once.
     width = min(8, _power_of_two(channels))
-    parts = min(512, _power_of_two(splits * summed))
+    parts = min(2048, _power_of_two(splits * summed))
     meta = {"PARAMS": need_params, "COMPUTE": compute, "PARTS": parts, "CHANNELS": width}
     sizes = (splits, channels, summed)
     grid = (_ceil(channels, width), planes, 1)
-    second = Launch(kernels.finish, grid, sizes, {**meta, "num_warps": 4})
+    second = Launch(kernels.finish, grid, sizes, {**meta, "num_warps": 8 if parts > 512 else 4})
     return Backward(first, (planes, how.sums), second)
 
 

@@ -196,7 +196,8 @@ def forward_runs(
         )  # fmt: skip
 
 
-@triton.jit
+# Code made for one block would know that its columns start at 0, and give each thread more of them.
+@triton.jit(do_not_specialize=["blocks"])
 def forward_columns(
     x_ptr, y_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr,
     total, columns, period, inner, blocks, steps, splits,
@@ -261,7 +262,7 @@ def backward_runs(
         tl.store(sums_ptr + PARAMS * 4 * plane + at, tl.sum(input0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["blocks"])
 def backward_columns(
     g_ptr, x_ptr, gx_ptr, sums_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr,
     total, columns, period, inner, blocks, steps, splits,
