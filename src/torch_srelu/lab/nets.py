@@ -14,12 +14,13 @@ from torch import Tensor, nn
 
 from .activations import Site, activation
 from .choices import check_choice
+from .network import Chain, Rate, activation_rates
 from .seeds import Dropout, DropoutStream, generator
 
 
 @dataclass(frozen=True)
 class Conv:
-    """A convolution with its activation; padding keeps the size.
+    """A convolution and, if it ``acts``, its activation; padding keeps the size.
 
     Weights start normal with deviation ``std``, or sqrt(2 / inputs of a sum) if it is None; biases
     start at ``bias``. The factors multiply the run's learning rate, for the weight and the bias.
@@ -33,6 +34,7 @@ class Conv:
     bias: float = 0.0
     weight_lr: float = 1.0
     bias_lr: float = 2.0
+    acts: bool = True
 
 
 @dataclass(frozen=True)
@@ -169,14 +171,14 @@ class _AddBias(torch.autograd.Function):
 POOLS = {"max": nn.MaxPool2d, "average": nn.AvgPool2d}
 
 
-class NIN(nn.Sequential):
+class NIN(Chain):
     """Blocks and pools in the order of a plan, then the mean over all positions.
 
     Shape:
         Input (N, C, H, W) as the plan says; output (N, classes): logits.
     """
 
-    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(self, x: Tensor) -> Tensor:
         features = super().forward(x)
         # Logits keep float32 where the layers before are of lower precision.
         return features.mean((2, 3), dtype=torch.promote_types(features.dtype, torch.float32))
@@ -187,6 +189,18 @@ class NIN(nn.Sequential):
             if isinstance(module, Block):
                 yield name, module
 
+    def sites(self) -> Iterator[tuple[str, nn.Module]]:
+        for name, block in self.blocks():
+            if block.layer.acts:
+                yield name, block.act
+
+    def rates(self, weight_decay: float) -> Iterator[Rate]:
+        for _, block in self.blocks():
+            yield Rate(block.conv.weight, block.layer.weight_lr, weight_decay)
+            assert block.conv.bias is not None
+            yield Rate(block.conv.bias, block.layer.bias_lr, 0.0)
+            yield from activation_rates(block.act)
+
 
 def plan(name: str) -> Plan:
     """The plan of a network by name."""
@@ -195,7 +209,7 @@ def plan(name: str) -> Plan:
 
 
 def build(
-    net: str,
+    net: str | Plan,
     act: str,
     options: Mapping[str, Any] | None = None,
     *,
@@ -207,7 +221,7 @@ def build(
     Equal seeds give equal weights for every activation.
 
     Args:
-        net: One of `PLANS`.
+        net: One of `PLANS`, by name, or another plan.
         act: A registered activation.
         options: Options of the activation.
         seed: Feeds the streams for weights and for activation parameters.
@@ -220,7 +234,7 @@ def build(
         >>> sum(p.numel() for p in build("nin-cifar10", "srelu").parameters()) - 966986
         5672
     """
-    spec, unit = plan(net), activation(act)
+    spec, unit = plan(net) if isinstance(net, str) else net, activation(act)
     weights, draws = generator(seed, "weights"), generator(seed, "activation")
     modules: OrderedDict[str, nn.Module] = OrderedDict()
     channels, size = spec.channels, spec.size
@@ -231,7 +245,7 @@ def build(
             size = (size - 2) // 2 + 1
         else:
             site = Site(layer.channels, size, size, draws)
-            built = unit.build(site, **(options or {}))
+            built = unit.build(site, **(options or {})) if layer.acts else nn.Identity()
             modules[layer.name] = Block(layer, channels, built, weights)
             channels = layer.channels
     return NIN(modules)

@@ -54,16 +54,35 @@ class DropoutStream:
 
     def keep(self, x: Tensor, share: float) -> Tensor:
         """A mask like ``x``, 1 with probability ``share`` and else 0."""
-        images = x.shape[0]
+        return self._own(self._whole(x).bernoulli_(share, generator=self.generator))
+
+    def exponential(self, x: Tensor) -> Tensor:
+        """Draws like ``x`` from the exponential distribution with mean 1."""
+        return self._own(self._whole(x).exponential_(generator=self.generator))
+
+    def _whole(self, x: Tensor) -> Tensor:
+        """Room for the draws of the whole batch, of which ``x`` is this process's part."""
         channels_last = x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)
-        mask = torch.empty(
-            (images * self.world, *x.shape[1:]),
+        return torch.empty(
+            (x.shape[0] * self.world, *x.shape[1:]),
             dtype=x.dtype,
             device=x.device,
             memory_format=torch.channels_last if channels_last else torch.contiguous_format,
         )
-        mask.bernoulli_(share, generator=self.generator)
-        return mask[self.rank * images :][:images]
+
+    def _own(self, draws: Tensor) -> Tensor:
+        """This process's part of the draws for a whole batch."""
+        images = draws.shape[0] // self.world
+        return draws[self.rank * images :][:images]
+
+
+def required(stream: DropoutStream | None) -> DropoutStream:
+    """The stream; an error where there is none, as in a network that is only evaluated."""
+    if stream is None:
+        raise RuntimeError(
+            "this network has no dropout stream: call net.eval(), or build it with `dropout=`"
+        )
+    return stream
 
 
 class Dropout(nn.Module):
@@ -82,12 +101,8 @@ class Dropout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return x
-        if self.stream is None:
-            raise RuntimeError(
-                "this network has no dropout stream: call net.eval(), or build it with `dropout=`"
-            )
         keep = 1 - self.p
-        return x * self.stream.keep(x, keep) / keep
+        return x * required(self.stream).keep(x, keep) / keep
 
     def extra_repr(self) -> str:
         return f"p={self.p}"

@@ -1,0 +1,124 @@
+"""Stochastic pooling (Zeiler & Fergus, 2013) and its network.
+
+Three convolutions of 64 maps, each with ReLU, stochastic pooling and local response normalisation,
+then one dense layer. Ours are: how the weights start, and the size and strength of the
+normalisation.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..seeds import DropoutStream, required
+from . import stack
+from .sampling import pick
+from .stack import Conv, Dense, Norm, Plan, Pool, Stack
+
+
+class StochasticPool2d(nn.Module):
+    """Pooling that draws one value a window, each with probability proportional to itself.
+
+        training: y = x_i with probability p_i = x_i / sum_j x_j;   test: y = sum_i p_i x_i
+
+    Both give 0 for a window of zeros. The windows that reach over the border are cut there.
+    Probabilities need inputs that are not negative: anything else is an error, raised wherever
+    the values can be looked at, that is not while a CUDA graph is being captured.
+
+    Args:
+        window: Side of a window.
+        stride: Step from one window to the next.
+        stream: Where training draws from.
+
+    Shape:
+        Input (N, C, H, W); output (N, C, h, w) with h = ceil((H - window) / stride) + 1.
+
+    Example:
+        >>> pool = StochasticPool2d(2, 2).eval()
+        >>> pool(torch.tensor([[[[1.0, 3.0], [0.0, 0.0]]]]))  # (1 + 9) / (1 + 3)
+        tensor([[[[2.5000]]]])
+    """
+
+    def __init__(self, window: int, stride: int, stream: DropoutStream | None = None) -> None:
+        super().__init__()
+        self.window, self.stride, self.stream = window, stride, stream
+
+    def forward(self, x: Tensor) -> Tensor:
+        _refuse_negative(x)
+        return self._draw(x) if self.training else self._expect(x)
+
+    def _draw(self, x: Tensor) -> Tensor:
+        # Zeros beyond the border fill the cut windows: they are never drawn before a value.
+        height, width = (-(size - self.window) % self.stride for size in x.shape[2:])
+        x = F.pad(x, (0, width, 0, height))
+        for dim in (2, 3):
+            x = x.unfold(dim, self.window, self.stride)
+        values = x.flatten(-2)  # (N, C, h, w, window^2)
+        wide = values.detach().to(torch.promote_types(x.dtype, torch.float32))
+        return values.gather(-1, pick(wide, required(self.stream))).squeeze(-1)
+
+    def _expect(self, x: Tensor) -> Tensor:
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        # Both means are over the same values: their number cancels.
+        square, mean = (
+            F.avg_pool2d(value, self.window, self.stride, ceil_mode=True)
+            for value in (wide.square(), wide)
+        )
+        return (square / torch.where(mean == 0, 1, mean)).to(x.dtype)
+
+    def extra_repr(self) -> str:
+        return f"{self.window}, stride={self.stride}"
+
+
+def _refuse_negative(x: Tensor) -> None:
+    if x.is_cuda and torch.cuda.is_current_stream_capturing():
+        return
+    if bool((x < 0).any()):
+        raise ValueError(
+            "stochastic pooling draws each value with a probability proportional to it, and got "
+            f"negative ones (down to {x.min().item():g}): let ReLU come before it"
+        )
+
+
+NON_NEGATIVE = ("relu",)  # activations that stochastic pooling may follow
+
+
+def _plan(channels: int, size: int, classes: int) -> Plan:
+    convolutions = [
+        layer
+        for name in ("conv1", "conv2", "conv3")
+        for layer in (Conv(name, 64, 5, padding=2), Pool(StochasticPool2d, 3, 2), Norm())
+    ]
+    return Plan(channels, size, classes, (*convolutions, Dense("y", classes, acts=False)))
+
+
+PLANS = {
+    "stochastic-pooling-cifar10": _plan(3, 32, 10),
+    "stochastic-pooling-cifar100": _plan(3, 32, 100),
+    "stochastic-pooling-mnist": _plan(1, 28, 10),
+}
+
+
+def build(
+    plan: Plan, act: str = "relu", *, seed: int = 0, dropout: DropoutStream | None = None
+) -> Stack:
+    """Builds a network with stochastic pooling.
+
+    Args:
+        plan: One of `PLANS`.
+        act: An activation that is never negative.
+        seed: Feeds the stream for weights.
+        dropout: Where pooling draws from; needed for training only.
+
+    Example:
+        >>> build(PLANS["stochastic-pooling-mnist"]).eval()(torch.zeros(2, 1, 28, 28)).shape
+        torch.Size([2, 10])
+    """
+    if act not in NON_NEGATIVE:
+        raise ValueError(
+            f"stochastic pooling needs values that are never negative, since it draws each with a "
+            f"probability proportional to it; {act} can give negative ones: choose "
+            f"{' or '.join(NON_NEGATIVE)}"
+        )
+    return stack.build(plan, stack.by_name(act), seed=seed, dropout=dropout)
