@@ -7,7 +7,8 @@ from torch_srelu.lab.paper import figure3, render
 
 
 def test_one_point_a_layer_in_order_blocks_named():
-    layers = [name for name, _ in googlenet.build(10, "relu", heads=False).sites()]
+    net = googlenet.GoogLeNetPlan(3, googlenet.SIZE, 10, heads=False).build("relu")
+    layers = [name for name, _ in net.sites()]
     values = np.random.default_rng(0).uniform(0.1, 300, len(layers))
     figure = figure3.draw(dict(zip(layers, values, strict=True)))
     (axes,) = figure.axes

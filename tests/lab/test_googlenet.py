@@ -23,6 +23,10 @@ SITES = {
 }
 
 
+def build(classes: int, act: str, heads: bool) -> googlenet.GoogLeNet:
+    return googlenet.GoogLeNetPlan(3, googlenet.SIZE, classes, heads).build(act)
+
+
 def count(net: nn.Module) -> int:
     return sum(p.numel() for p in net.parameters())
 
@@ -32,17 +36,17 @@ def count(net: nn.Module) -> int:
     [(False, 6_998_552, 57, 7_280), (True, 13_378_280, 61, 9_584)],
 )
 def test_counts_are_bvlcs(heads, weights, sites, channels):
-    net = googlenet.build(1000, "relu", heads=heads)
+    net = build(1000, "relu", heads)
     assert count(net) == weights
     assert len(list(net.sites())) == sites
-    with_srelu = googlenet.build(1000, "srelu", heads=heads)
+    with_srelu = build(1000, "srelu", heads)
     assert count(with_srelu) - weights == 4 * channels
-    assert count(googlenet.build(1000, "prelu", heads=heads)) - weights == channels
+    assert count(build(1000, "prelu", heads)) - weights == channels
 
 
 def test_every_block_has_its_published_channels():
     found = dict.fromkeys(SITES, 0)
-    for name, act in googlenet.build(10, "prelu", heads=False).sites():
+    for name, act in build(10, "prelu", False).sites():
         assert isinstance(act, nn.PReLU)
         block = "stem" if name.startswith("stem") else name.split(".")[1]
         found[block] += act.num_parameters
@@ -53,7 +57,7 @@ def test_every_block_has_its_published_channels():
 def net() -> googlenet.GoogLeNet:
     stream = DropoutStream(1, torch.device("cpu"))
     stream.seek(0)
-    return googlenet.build(10, "srelu", dropout=stream)
+    return googlenet.PLANS["googlenet-imagenette"].build("srelu", dropout=stream)
 
 
 def test_shapes_with_and_without_heads(net):
@@ -80,9 +84,10 @@ def test_every_parameter_gets_a_gradient_and_a_rate(net):
     net.train()
     x, labels = torch.randn(2, 3, 224, 224) * 50, torch.tensor([0, 7])
     outputs = net.outputs(x)
-    loss = net.loss(outputs, labels)
+    loss, plain = net.losses(outputs, labels)
     main, first, second = (F.cross_entropy(logits, labels) for logits in outputs)
     torch.testing.assert_close(loss, main + 0.3 * (first + second))
+    torch.testing.assert_close(plain, main)
     loss.backward()
     assert all(p.grad is not None for p in net.parameters())
     rates = {rate.parameter: (rate.factor, rate.decay) for rate in net.rates(2e-4)}
@@ -94,7 +99,7 @@ def test_every_parameter_gets_a_gradient_and_a_rate(net):
 
 
 def test_weights_start_as_bvlcs():
-    for name, layer in googlenet.build(10, "relu", seed=1).layers():
+    for name, layer in googlenet.PLANS["googlenet-imagenette"].build("relu", seed=1).layers():
         weight, bias = layer.linear.weight, layer.linear.bias
         assert bias is not None
         bound = (3 / weight[0].numel()) ** 0.5
@@ -103,6 +108,8 @@ def test_weights_start_as_bvlcs():
 
 
 def test_equal_seeds_give_equal_weights_for_every_activation():
-    one, other = (googlenet.build(10, act, seed=4) for act in ("relu", "apl"))
+    one, other = (
+        googlenet.PLANS["googlenet-imagenette"].build(act, seed=4) for act in ("relu", "apl")
+    )
     for (_, a), (_, b) in zip(one.layers(), other.layers(), strict=True):
         assert torch.equal(a.linear.weight, b.linear.weight)

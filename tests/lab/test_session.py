@@ -30,7 +30,7 @@ def test_equal_seeds_mean_equal_weights_and_batches_for_every_activation():
         return weights, [t for pair in batches for t in pair]
 
     weights, batches = start("relu")
-    for name in ACTIVATIONS:
+    for name in (name for name, act in ACTIVATIONS.items() if not act.joins):
         other_weights, other_batches = start(name)
         assert all(map(torch.equal, other_weights, weights)), name
         assert all(map(torch.equal, other_batches, batches)), name

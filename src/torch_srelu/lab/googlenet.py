@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .activations import Site, activation
+from .activations import Activation, Site
 from .layers import LRN, Layer, convolution, dense, xavier
-from .network import Network, Rate
+from .network import Network, Plan, Rate
 from .seeds import Dropout, DropoutStream, generator
 
 SIZE = 224
@@ -58,8 +59,8 @@ HEADS_AFTER = ("4a", "4d")
 class _Maker:
     """Makes layers with the network's activation, from its random streams."""
 
-    def __init__(self, act: str, options: Mapping[str, Any] | None, seed: int) -> None:
-        self.unit, self.options = activation(act), options or {}
+    def __init__(self, unit: Activation, options: Mapping[str, Any], seed: int) -> None:
+        self.unit, self.options = unit, options
         self.weights, self.draws = generator(seed, "weights"), generator(seed, "activation")
 
     def conv(self, inputs: int, outputs: int, kernel: int, size: int, stride: int = 1) -> Layer:
@@ -190,9 +191,9 @@ class GoogLeNet(Network):
     def outputs(self, x: Tensor) -> tuple[Tensor, ...]:
         return self._run(x, dict(self.heads.items()))
 
-    def loss(self, outputs: tuple[Tensor, ...], labels: Tensor) -> Tensor:
+    def losses(self, outputs: tuple[Tensor, ...], labels: Tensor) -> tuple[Tensor, Tensor]:
         main, *others = (F.cross_entropy(logits, labels) for logits in outputs)
-        return main + AUXILIARY * sum(others)
+        return main + AUXILIARY * sum(others), main
 
     def layers(self) -> Iterator[tuple[str, Layer]]:
         """Convolutions and dense layers from low to high, those of the heads last."""
@@ -209,28 +210,34 @@ class GoogLeNet(Network):
             yield from layer.rates(weight_decay)
 
 
-def build(
-    classes: int,
-    act: str,
-    options: Mapping[str, Any] | None = None,
-    *,
-    heads: bool = True,
-    seed: int = 0,
-    dropout: DropoutStream | None = None,
-) -> GoogLeNet:
-    """Builds GoogLeNet with an activation by name.
+@dataclass(frozen=True)
+class GoogLeNetPlan(Plan):
+    """GoogLeNet before it is built.
 
-    Args:
-        classes: The number of classes.
-        act: A registered activation.
-        options: Options of the activation.
+    Attributes:
         heads: Whether it has auxiliary heads.
-        seed: Feeds the streams for weights and for activation parameters.
-        dropout: Where dropout draws from; needed for training only.
 
     Example:
-        >>> net = build(1000, "relu", heads=False)
+        >>> net = GoogLeNetPlan(3, SIZE, classes=1000, heads=False).build("relu")
         >>> sum(p.numel() for p in net.parameters()), len(list(net.sites()))
         (6998552, 57)
     """
-    return GoogLeNet(classes, _Maker(act, options, seed), heads, dropout)
+
+    heads: bool = True
+
+    def build(
+        self,
+        act: str,
+        options: Mapping[str, Any] | None = None,
+        *,
+        seed: int = 0,
+        dropout: DropoutStream | None = None,
+    ) -> GoogLeNet:
+        maker = _Maker(self.unit(act), options or {}, seed)
+        return GoogLeNet(self.classes, maker, self.heads, dropout)
+
+
+PLANS = {
+    "googlenet-imagenette": GoogLeNetPlan(3, SIZE, classes=10),
+    "googlenet-imagenet": GoogLeNetPlan(3, SIZE, classes=1000),
+}

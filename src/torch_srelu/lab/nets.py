@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .activations import Site, activation
+from . import network
+from .activations import Site
 from .choices import check_choice
 from .network import Chain, Rate, activation_rates
 from .seeds import Dropout, DropoutStream, generator
@@ -47,17 +48,20 @@ class Pool:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A network before it is built: what goes in, how many classes come out, its layers.
+class Plan(network.Plan):
+    """A network in network before it is built: its layers in order."""
 
-    ``threads`` is how many CPU threads its work is worth; None means all there are.
-    """
-
-    channels: int
-    size: int
-    classes: int
     layers: tuple[Conv | Pool, ...]
-    threads: int | None = None
+
+    def build(
+        self,
+        act: str,
+        options: Mapping[str, Any] | None = None,
+        *,
+        seed: int = 0,
+        dropout: DropoutStream | None = None,
+    ) -> network.Network:
+        return build(self, act, options, seed=seed, dropout=dropout)
 
 
 def _cifar(classes: int, first_std: float, cccp_std: float, last_lr: tuple[float, float]) -> Plan:
@@ -234,7 +238,8 @@ def build(
         >>> sum(p.numel() for p in build("nin-cifar10", "srelu").parameters()) - 966986
         5672
     """
-    spec, unit = plan(net) if isinstance(net, str) else net, activation(act)
+    spec = plan(net) if isinstance(net, str) else net
+    unit = spec.unit(act)
     weights, draws = generator(seed, "weights"), generator(seed, "activation")
     modules: OrderedDict[str, nn.Module] = OrderedDict()
     channels, size = spec.channels, spec.size

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .activations import APL
+from .activations import APL, Activation, activation
+from .seeds import DropoutStream
 
 
 class Rate(NamedTuple):
@@ -22,17 +24,26 @@ class Rate(NamedTuple):
 class Network(nn.Module):
     """A network that brings along its loss, its constraints and how its parameters learn.
 
-    Calling it gives logits (N, classes): its test form in eval mode. Nothing in `outputs`, `loss`
-    and `constrain` waits for the device, so that a whole step can be captured as a CUDA graph.
+    Calling it gives logits (N, classes): its test form in eval mode. Nothing in `outputs`,
+    `losses` and `constrain` waits for the device, so that a whole step can be captured as a CUDA
+    graph.
     """
 
     def outputs(self, x: Tensor) -> tuple[Tensor, ...]:
-        """What `loss` needs of a training batch: the logits first, then those of other heads."""
+        """What `losses` needs of a training batch: the logits first, then those of other heads."""
         return (self(x),)
 
-    def loss(self, outputs: tuple[Tensor, ...], labels: Tensor) -> Tensor:
-        """The number to minimise, from the `outputs` of a batch in float32 and its labels."""
-        return F.cross_entropy(outputs[0], labels)
+    def losses(self, outputs: tuple[Tensor, ...], labels: Tensor) -> tuple[Tensor, Tensor]:
+        """What to minimise, and the cross-entropy of the logits.
+
+        All networks are watched and compared by the second, whatever the first is.
+
+        Args:
+            outputs: From `outputs`, in float32.
+            labels: Classes (N,).
+        """
+        loss = F.cross_entropy(outputs[0], labels)
+        return loss, loss
 
     def constrain(self) -> None:
         """Called after every step: puts parameters back to where they are allowed."""
@@ -58,6 +69,55 @@ class Network(nn.Module):
     def rates(self, weight_decay: float) -> Iterator[Rate]:
         """Every parameter, once; ``weight_decay`` is the run's."""
         raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A network before it is built.
+
+    Attributes:
+        channels: Channels of its images.
+        size: Their side.
+        classes: How many classes come out.
+        threads: How many CPU threads its work is worth; None means all there are.
+    """
+
+    channels: int
+    size: int
+    classes: int
+    threads: int | None = field(default=None, kw_only=True)
+
+    def refusal(self, act: Activation) -> str | None:
+        """Why the network cannot have this activation; None if it can."""
+        if act.joins:
+            return f"{act.name} joins the pieces of a unit, and the units of this net have but one"
+        return None
+
+    def build(
+        self,
+        act: str,
+        options: Mapping[str, Any] | None = None,
+        *,
+        seed: int = 0,
+        dropout: DropoutStream | None = None,
+    ) -> Network:
+        """Builds the network. Equal seeds give equal weights for every activation.
+
+        Args:
+            act: A registered activation.
+            options: Its options.
+            seed: Feeds the streams for weights and for activation parameters.
+            dropout: Where all that is random in training draws from; needed for training only.
+        """
+        raise NotImplementedError
+
+    def unit(self, act: str) -> Activation:
+        """The registered activation, if the network can have it."""
+        found = activation(act)
+        refusal = self.refusal(found)
+        if refusal is not None:
+            raise ValueError(f"this net cannot have the activation {act}: {refusal}")
+        return found
 
 
 class Chain(Network):

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch_srelu.module import NAMES
 
-from . import nets
+from . import systems
 from .activations import activation
 from .choices import check_choice
 from .data.registry import dataset
@@ -142,8 +142,9 @@ class Run:
 def _check(run: Run) -> None:
     """Raises ValueError or TypeError if a decision is impossible or contradicts another."""
     _check_types(run)
-    data, net, act = dataset(run.dataset), nets.plan(run.net), activation(run.activation)
+    data, net, act = dataset(run.dataset), systems.plan(run.net), activation(run.activation)
     act.check(run.options)
+    net.unit(run.activation)
     for what, choices in (
         ("optimizer", OPTIMIZERS),
         ("schedule", SCHEDULES),
@@ -156,7 +157,7 @@ def _check(run: Run) -> None:
     if (net.channels, net.size, net.size, net.classes) != (*data.shape, data.classes):
         fitting = [
             name
-            for name, p in nets.PLANS.items()
+            for name, p in systems.PLANS.items()
             if (p.channels, p.size, p.size, p.classes) == (*data.shape, data.classes)
         ]
         raise ValueError(

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import torch_srelu
 
-from . import nets, probe
+from . import probe, systems
 from .activations import activation
 from .batches import Batches
 from .data.load import load, split
@@ -23,10 +23,11 @@ from .data.preprocess import fit
 from .data.registry import dataset
 from .distributed import Team
 from .history import History, Metrics
+from .network import Network
 from .run import Run
 from .schedules import learning_rate
 from .seeds import DropoutStream
-from .steps import Step, forward, make_optimizer
+from .steps import Step, forward, forward_all, make_optimizer
 
 _EVALUATED = 500  # images at a time, where no gradients are needed
 
@@ -104,6 +105,11 @@ class Session:
         """Trains to the end of the epoch; calls ``after_step`` where training could be stopped."""
         if self.init is not None and not self.init.adapted and self.epoch >= self.run.freeze:
             self._adapt()
+        share = self.epoch / self.run.epochs
+        if self.net.begin(share):
+            self.take_step.forget_graph()
+        if self.step == 0:
+            self.net.refine(share)
         done, total = self.epoch * self.steps, self.run.epochs * self.steps
         step, rate = self.take_step, learning_rate(self.run, done + self.step, total)
         step.begin_epoch(self.epoch, self.step)
@@ -158,7 +164,7 @@ class Session:
         began = time.monotonic()
         own = self.batches.images[self.team.rank :: self.team.world]
         self.init.adapt(
-            own.split(_EVALUATED), forward=lambda net, images: forward(net, images, self.run)
+            own.split(_EVALUATED), forward=lambda _, images: forward_all(self.net, images, self.run)
         )
         self.take_step.forget_graph()
         self.adapt_seconds += time.monotonic() - began
@@ -243,8 +249,9 @@ class Session:
         self.seconds, self.adapt_seconds = state["seconds"], state["adapt_seconds"]
 
 
-def _build(run: Run, device: torch.device, dropout: DropoutStream) -> nets.NIN:
-    net = nets.build(run.net, run.activation, run.options, seed=run.seed, dropout=dropout)
+def _build(run: Run, device: torch.device, dropout: DropoutStream) -> Network:
+    plan = systems.plan(run.net)
+    net = plan.build(run.activation, run.options, seed=run.seed, dropout=dropout)
     for name, parameter in net.named_parameters():
         if name.rpartition(".")[2] in run.fixed:
             parameter.requires_grad_(False)

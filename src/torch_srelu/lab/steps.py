@@ -9,40 +9,33 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 import torch_srelu
 
-from .activations import APL
 from .batches import Batches
 from .distributed import Team
-from .nets import NIN
+from .network import Network
 from .run import Run
 from .seeds import DropoutStream
 
 _WARM_UP = 3  # steps before a capture, in which libraries choose their kernels
 
 
-def make_optimizer(net: NIN, run: Run) -> torch.optim.SGD:
+def make_optimizer(net: Network, run: Run) -> torch.optim.SGD:
     """SGD with the published factors: each group's "factor" times the run's learning rate.
 
-    Weights of convolutions are decayed, biases and activations are not; APL has its own penalty.
+    Which parameters are decayed, and how fast each learns, the network says.
     """
     groups: dict[tuple[float, float], list[Tensor]] = {}
-    for _, block in net.blocks():
-        layer = block.layer
-        groups.setdefault((layer.weight_lr, run.weight_decay), []).append(block.conv.weight)
-        assert block.conv.bias is not None
-        groups.setdefault((layer.bias_lr, 0.0), []).append(block.conv.bias)
-        decay = APL.weight_decay if isinstance(block.act, APL) else 0.0
-        groups.setdefault((1.0, decay), []).extend(block.act.parameters())
+    for parameter, factor, decay in net.rates(run.weight_decay):
+        groups.setdefault((factor, decay), []).append(parameter)
     own = [
         {"params": params, "lr": factor, "weight_decay": decay}
         for (factor, decay), params in groups.items()
-        if params
     ]
     made = torch_srelu.param_groups(net, lr=1.0, lr_scale=run.lr_scale, groups=own)
     for group in made:
@@ -72,7 +65,7 @@ class Step:
 
     def __init__(
         self,
-        net: NIN,
+        net: Network,
         optimizer: torch.optim.SGD,
         batches: Batches,
         dropout: DropoutStream,
@@ -138,16 +131,17 @@ class Step:
     def _body(self) -> None:
         x, y = self.batches.next()
         self.optimizer.zero_grad(set_to_none=True)
-        logits = forward(self.net, x, self.run)
-        loss = F.cross_entropy(logits, y)
+        outputs = forward_all(self.net, x, self.run)
+        loss, plain = self.net.losses(outputs, y)
         loss.backward()
         gradients = [p.grad for p in self.trained if p.grad is not None]
         self.team.average_gradients(gradients)
         with torch.no_grad():
-            wrong = (logits.argmax(1) != y).sum()
+            wrong = (outputs[0].argmax(1) != y).sum()
             norm = nn.utils.get_total_norm(gradients)
-            self.totals += torch.stack([loss.double() * len(y), wrong.double(), norm.double()])
+            self.totals += torch.stack([plain.double() * len(y), wrong.double(), norm.double()])
         self.optimizer.step()
+        self.net.constrain()
         if self.averaged:
             weights = [p.detach() for p in self.net.parameters()]
             torch._foreach_lerp_(self.averaged, weights, 1 - self.run.ema)  # type: ignore[attr-defined]
@@ -182,6 +176,17 @@ class Step:
 
 def forward(net: nn.Module, x: Tensor, run: Run) -> Tensor:
     """The logits of ``x`` in the run's precision, and in the layout its device likes."""
+    return _run(net, x, run)[0]
+
+
+def forward_all(net: Network, x: Tensor, run: Run) -> tuple[Tensor, ...]:
+    """Like `forward`, but all `outputs` of the network: auxiliary heads too."""
+    return _run(net.outputs, x, run)
+
+
+def _run(
+    function: Callable[[Tensor], Tensor | tuple[Tensor, ...]], x: Tensor, run: Run
+) -> tuple[Tensor, ...]:
     if x.is_cuda:
         x = x.contiguous(memory_format=torch.channels_last)
     with torch.autocast(
@@ -190,4 +195,5 @@ def forward(net: nn.Module, x: Tensor, run: Run) -> Tensor:
         enabled=run.precision == "bf16",
         cache_enabled=False,  # each weight is cast once; one kept across a capture would be stale
     ):
-        return net(x).float()
+        out = function(x)
+        return tuple(t.float() for t in (out if isinstance(out, tuple) else (out,)))

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ..quantile import NotFiniteError
-from . import checkpoints, files, nets, records
+from . import checkpoints, files, records, systems
 from .data.registry import dataset
 from .distributed import Team, choose_device, team
 from .environment import environment
@@ -277,7 +277,7 @@ def _algorithms(run: Run, device: torch.device) -> Iterator[None]:
     if run.deterministic and device.type == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for
     torch.use_deterministic_algorithms(run.deterministic)
-    torch.set_num_threads(nets.plan(run.net).threads or threads)
+    torch.set_num_threads(systems.plan(run.net).threads or threads)
     libraries = contextlib.nullcontext()
     if device.type == "cuda":
         torch.cuda.set_device(device)

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from torch_srelu.lab.activations import APL
-from torch_srelu.lab.rivals.apl_network import PLANS, build
+from torch_srelu.lab.rivals.apl_network import PLANS
 
 
 @pytest.mark.parametrize(("name", "hinges"), [("cnn-cifar10", 5), ("cnn-cifar100", 2)])
 def test_its_units_are_apl_per_neuron(name, hinges):
-    net = build(PLANS[name]).eval()
+    net = PLANS[name].build("apl", {"hinges": hinges, "per": "neuron"}).eval()
     shapes = []
     for _, act in net.sites():
         assert isinstance(act, APL)
@@ -21,7 +21,7 @@ def test_its_units_are_apl_per_neuron(name, hinges):
 
 
 def test_apl_has_its_own_penalty_and_every_parameter_a_rate():
-    net = build(PLANS["cnn-cifar100"])
+    net = PLANS["cnn-cifar100"].build("apl")
     decays = {rate.parameter: rate.decay for rate in net.rates(0.02)}
     assert len(decays) == len(list(net.parameters()))
     for _, layer in net.layers():
@@ -32,5 +32,5 @@ def test_apl_has_its_own_penalty_and_every_parameter_a_rate():
 
 def test_other_activations_fit():
     for act in ("relu", "prelu", "srelu"):
-        net = build(PLANS["cnn-cifar10"], act).eval()
+        net = PLANS["cnn-cifar10"].build(act).eval()
         assert net(torch.zeros(1, 3, 32, 32)).shape == (1, 10)

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from torch_srelu.lab import nets
-from torch_srelu.lab.rivals.dsn import COMPANIONS_UNTIL, PLANS, SUPERVISED, build, squared_hinge
+from torch_srelu.lab.rivals.dsn import COMPANIONS_UNTIL, PLANS, SUPERVISED, squared_hinge
 from torch_srelu.lab.seeds import DropoutStream
 
 
@@ -22,7 +22,7 @@ def stream() -> DropoutStream:
 
 @pytest.mark.parametrize("data", ["cifar10", "cifar100", "mnist"])
 def test_what_is_tested_is_nin(data):
-    net, nin = build(f"dsn-{data}", seed=2), nets.build(f"nin-{data}", "relu", seed=2)
+    net, nin = PLANS[f"dsn-{data}"].build("relu", seed=2), nets.build(f"nin-{data}", "relu", seed=2)
     assert count(net.trunk) == count(nin)
     assert all(map(torch.equal, net.trunk.parameters(), nin.parameters()))  # starts as NIN
     assert len(list(net.sites())) == 8  # no activation after the last layer
@@ -31,7 +31,8 @@ def test_what_is_tested_is_nin(data):
 
 
 def test_heads_change_nothing_at_test():
-    net, plan = build("dsn-mnist").eval(), PLANS["dsn-mnist"]
+    plan = PLANS["dsn-mnist"]
+    net = plan.build("relu").eval()
     x = torch.rand(2, 1, 28, 28)
     logits = net(x)
     assert torch.equal(logits, nets.build(plan, "relu").eval()(x))
@@ -42,7 +43,7 @@ def test_heads_change_nothing_at_test():
 
 
 def test_heads_see_the_inputs_of_activations():
-    net = build("dsn-mnist", dropout=stream())
+    net = PLANS["dsn-mnist"].build("relu", dropout=stream())
     seen: dict[str, torch.Tensor] = {}
     for name, act in net.sites():
         act.register_forward_pre_hook(lambda _m, args, name=name: seen.update({name: args[0]}))
@@ -56,25 +57,27 @@ def test_heads_see_the_inputs_of_activations():
         expected = F.linear(seen[name].flatten(1), head.weight, head.bias)
         torch.testing.assert_close(logits, expected)
     total = sum(squared_hinge(logits, labels) for logits in outputs)
-    torch.testing.assert_close(net.loss(outputs, labels), total)
+    loss, plain = net.losses(outputs, labels)
+    torch.testing.assert_close(loss, total)
+    torch.testing.assert_close(plain, F.cross_entropy(outputs[0], labels))
 
 
 def test_heads_rest_after_their_phase():
-    net = build("dsn-mnist", dropout=stream())
+    net = PLANS["dsn-mnist"].build("relu", dropout=stream())
     x, labels = torch.rand(2, 1, 28, 28), torch.tensor([1, 5])
     assert net.begin(0.0) is False
     assert net.begin(COMPANIONS_UNTIL) is True  # a captured step is out of date
     assert net.begin(1.0) is False
     outputs = net.outputs(x)
     assert len(outputs) == 1
-    net.loss(outputs, labels).backward()
+    net.losses(outputs, labels)[0].backward()
     assert all(p.grad is None for p in net.heads.parameters())
     assert all(p.grad is not None for p in net.trunk.parameters())
     assert net.begin(0.0) is True  # a run that starts again
 
 
 def test_every_parameter_learns_at_its_published_rate():
-    net = build("dsn-cifar10")
+    net = PLANS["dsn-cifar10"].build("relu")
     rates = {rate.parameter: (rate.factor, rate.decay) for rate in net.rates(5e-4)}
     assert len(rates) == len(list(net.parameters()))
     for name, block in net.trunk.blocks():
@@ -99,12 +102,7 @@ def test_squared_hinge_is_one_against_all():
 
 
 def test_cifar100_has_softmax_losses():
-    net = build("dsn-cifar100")
+    net = PLANS["dsn-cifar100"].build("relu")
     outputs, labels = (torch.randn(2, 100), torch.randn(2, 100)), torch.tensor([3, 50])
     expected = sum(F.cross_entropy(logits, labels) for logits in outputs)
-    torch.testing.assert_close(net.loss(outputs, labels), expected)
-
-
-def test_an_unknown_name_lists_the_choices():
-    with pytest.raises(ValueError, match="dsn-mnist"):
-        build("dsn-digits")
+    torch.testing.assert_close(net.losses(outputs, labels)[0], expected)

@@ -5,7 +5,7 @@ import torch
 from scipy.stats import chisquare
 
 from torch_srelu.lab.activations import ACTIVATIONS
-from torch_srelu.lab.rivals.stochastic_pooling import PLANS, StochasticPool2d, build
+from torch_srelu.lab.rivals.stochastic_pooling import PLANS, StochasticPool2d
 from torch_srelu.lab.seeds import DropoutStream
 
 
@@ -89,14 +89,14 @@ def test_negative_values_are_refused():
 
 @pytest.mark.parametrize("act", [name for name in ACTIVATIONS if name != "relu"])
 def test_an_activation_that_goes_negative_is_refused(act):
-    with pytest.raises(ValueError, match=f"{act} can give negative ones: choose relu"):
-        build(PLANS["stochastic-pooling-mnist"], act)
+    with pytest.raises(ValueError, match=f"{act} can give negative values; choose relu"):
+        PLANS["stochastic-pooling-mnist"].build(act)
 
 
 @pytest.mark.parametrize("name", list(PLANS))
 def test_networks_halve_three_times(name):
     plan = PLANS[name]
-    net, sizes = build(plan).eval(), []
+    net, sizes = plan.build("relu").eval(), []
     for module in net.children():
         if isinstance(module, StochasticPool2d):
             module.register_forward_hook(lambda _m, _i, out: sizes.append(tuple(out.shape[1:])))

@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 
-from torch_srelu.lab.rivals.stack import Dense, Plan, build, by_name
-from torch_srelu.lab.rivals.tree_prior import REFINED_FROM, TreeNetwork, TreePrior
+from torch_srelu.lab.rivals.stack import Dense
+from torch_srelu.lab.rivals.tree_prior import PLANS, REFINED_FROM, TreeNetwork, TreePlan, TreePrior
 
 TREE = torch.tensor([0, 0, 0, 1, 1, 2, 2, 2])
 NEAR, FAR = 0.7, 0.3
@@ -71,7 +72,7 @@ def test_a_class_in_the_wrong_place_finds_its_own():
 
 def network() -> TreeNetwork:
     layers = (Dense("hidden", 6), Dense("y", 8, acts=False))
-    return TreeNetwork(build(Plan(1, 4, 8, layers), by_name("relu"), seed=1), TreePrior(TREE))
+    return TreePlan(1, 4, 8, layers, tuple(TREE.tolist())).build("relu", seed=1)
 
 
 def test_the_prior_takes_the_place_of_weight_decay_on_the_last_layer():
@@ -83,8 +84,14 @@ def test_the_prior_takes_the_place_of_weight_decay_on_the_last_layer():
     assert decays[y.weight] == 0
     x, labels = torch.randn(3, 1, 4, 4), torch.tensor([0, 3, 7])
     outputs = net.outputs(x)
-    expected = torch.nn.functional.cross_entropy(net(x), labels) + net.prior.energy(y.weight)
-    torch.testing.assert_close(net.loss(outputs, labels), expected)
+    loss, plain = net.losses(outputs, labels)
+    torch.testing.assert_close(plain, F.cross_entropy(net(x), labels))
+    torch.testing.assert_close(loss, plain + net.prior.energy(y.weight))
+
+
+def test_cifar100_has_twenty_superclasses_of_five():
+    superclass = torch.tensor(PLANS["tree-cifar100"].superclass)
+    assert torch.equal(superclass.bincount(), torch.full((20,), 5))
 
 
 def test_the_tree_rests_at_first_and_travels_in_the_state():

@@ -7,14 +7,7 @@ biases as in NIN, learning twice as fast and undecayed; a constant momentum.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from ..seeds import DropoutStream
-from . import stack
-from .stack import Conv, Dense, Drop, Plan, Pool, Stack, average, maximum
-
-HINGES = {10: 5, 100: 2}  # by the number of classes
+from .stack import Conv, Dense, Drop, Plan, Pool, average, maximum
 
 
 def _plan(classes: int) -> Plan:
@@ -38,31 +31,3 @@ def _plan(classes: int) -> Plan:
 
 
 PLANS = {"cnn-cifar10": _plan(10), "cnn-cifar100": _plan(100)}
-
-
-def build(
-    plan: Plan,
-    act: str = "apl",
-    options: Mapping[str, Any] | None = None,
-    *,
-    seed: int = 0,
-    dropout: DropoutStream | None = None,
-) -> Stack:
-    """Builds the network; with APL as its authors have it if no options are given.
-
-    Args:
-        plan: One of `PLANS`.
-        act: A registered activation.
-        options: Options of the activation.
-        seed: Feeds the streams for weights and for activation parameters.
-        dropout: Where dropout draws from; needed for training only.
-
-    Example:
-        >>> relu, apl = (build(PLANS["cnn-cifar10"], act) for act in ("relu", "apl"))
-        >>> count = [sum(p.numel() for p in net.parameters()) for net in (relu, apl)]
-        >>> count[1] - count[0] == 2 * 5 * (96 * 32**2 + 128 * 16**2 + 256 * 8**2 + 2 * 2048)
-        True
-    """
-    if act == "apl" and not options:
-        options = {"hinges": HINGES[plan.classes], "per": "neuron"}
-    return stack.build(plan, stack.by_name(act, options), seed=seed, dropout=dropout)

@@ -7,8 +7,9 @@ activation. Ours are: no falling rate of the heads' own, and MNIST as CIFAR-10.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,8 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import nets
-from ..choices import check_choice
-from ..layers import dense, xavier
+from ..layers import dense
 from ..network import Network, Rate
 from ..seeds import DropoutStream, generator
 
@@ -32,11 +32,22 @@ def squared_hinge(logits: Tensor, labels: Tensor) -> Tensor:
         >>> squared_hinge(torch.tensor([[2.0, 0.5]]), torch.tensor([0]))  # (1 + 0.5)^2
         tensor(2.2500)
     """
-    sign = 2 * F.one_hot(labels, logits.shape[1]).to(logits.dtype) - 1
-    return (1 - sign * logits).clamp_min(0).square().sum(1).mean()
+    own = labels[:, None] == torch.arange(logits.shape[1], device=labels.device)
+    margin = torch.where(own, logits, -logits)
+    return (1 - margin).clamp_min(0).square().sum(1).mean()
 
 
 LOSSES = {"hinge": squared_hinge, "softmax": F.cross_entropy}
+
+
+def _start(weight: Tensor, draws: torch.Generator) -> None:
+    """Uniform with variance 1 / number of all weights, as Caffe had it for dense layers then.
+
+    With the usual variance, larger by the number of classes, training diverges at the published
+    rate.
+    """
+    bound = math.sqrt(3 / weight.numel())
+    weight.uniform_(-bound, bound, generator=draws)
 
 
 class DSN(Network):
@@ -59,7 +70,7 @@ class DSN(Network):
         self._inner: list[Tensor] | None = None  # where inputs of activations are kept, if at all
         for name, block in trunk.blocks():
             if name in SUPERVISED:
-                self.heads[name] = dense(block.layer.channels * size**2, classes, xavier, draws)
+                self.heads[name] = dense(block.layer.channels * size**2, classes, _start, draws)
                 size = (size - 2) // 2 + 1
                 block.act.register_forward_pre_hook(self._keep)
 
@@ -81,8 +92,9 @@ class DSN(Network):
         heads = zip(self.heads.values(), inner, strict=True)
         return logits, *(head(z.flatten(1)) for head, z in heads)
 
-    def loss(self, outputs: tuple[Tensor, ...], labels: Tensor) -> Tensor:
-        return torch.stack([self.criterion(logits, labels) for logits in outputs]).sum()
+    def losses(self, outputs: tuple[Tensor, ...], labels: Tensor) -> tuple[Tensor, Tensor]:
+        loss = torch.stack([self.criterion(logits, labels) for logits in outputs]).sum()
+        return loss, F.cross_entropy(outputs[0].detach(), labels)
 
     def begin(self, done: float) -> bool:
         before, self.supervising = self.supervising, done < COMPANIONS_UNTIL
@@ -99,45 +111,48 @@ class DSN(Network):
             yield Rate(head.bias, 0.002, 0.0)
 
 
-def _plan(name: str) -> nets.Plan:
-    """NIN with max pooling everywhere and no activation at its end."""
-    plan = nets.plan(name)
-    *layers, last = plan.layers
-    assert isinstance(last, nets.Conv)
-    layers = [replace(la, kind="max") if isinstance(la, nets.Pool) else la for la in layers]
-    last = replace(last, acts=False, weight_lr=0.1, bias_lr=0.2)
-    return replace(plan, layers=(*layers, last))
+@dataclass(frozen=True)
+class DSNPlan(nets.Plan):
+    """A deeply supervised network in network.
 
-
-PLANS = {f"dsn-{data}": _plan(f"nin-{data}") for data in ("cifar10", "cifar100", "mnist")}
-SOFTMAX = ("dsn-cifar100",)  # the others have squared hinge losses
-
-
-def build(
-    name: str,
-    act: str = "relu",
-    options: Mapping[str, Any] | None = None,
-    *,
-    seed: int = 0,
-    dropout: DropoutStream | None = None,
-) -> DSN:
-    """Builds a deeply supervised net.
-
-    Args:
-        name: One of `PLANS`.
-        act: A registered activation.
-        options: Options of the activation.
-        seed: Feeds the streams for weights and for activation parameters.
-        dropout: Where dropout draws from; needed for training only.
+    Attributes:
+        loss: One of `LOSSES`.
 
     Example:
-        >>> net = build("dsn-cifar10")
+        >>> net = PLANS["dsn-cifar10"].build("relu")
         >>> sum(p.numel() for p in net.trunk.parameters())
         966986
     """
-    check_choice("deeply supervised net", name, PLANS)
-    plan = PLANS[name]
-    trunk = nets.build(plan, act, options, seed=seed, dropout=dropout)
-    loss = "softmax" if name in SOFTMAX else "hinge"
-    # Heads draw after the trunk's weights, which are those of NIN: another position of the stream.
-    return DSN(trunk, plan.size, plan.classes, loss, generator(seed, "weights", position=1))
+
+    loss: str
+
+    def build(
+        self,
+        act: str,
+        options: Mapping[str, Any] | None = None,
+        *,
+        seed: int = 0,
+        dropout: DropoutStream | None = None,
+    ) -> DSN:
+        trunk = nets.build(self, act, options, seed=seed, dropout=dropout)
+        # Another position of the stream: the trunk's weights are those of NIN.
+        draws = generator(seed, "weights", position=1)
+        return DSN(trunk, self.size, self.classes, self.loss, draws)
+
+
+def _plan(data: str, loss: str) -> DSNPlan:
+    """NIN with max pooling everywhere and no activation at its end."""
+    nin = nets.plan(f"nin-{data}")
+    *layers, last = nin.layers
+    assert isinstance(last, nets.Conv)
+    layers = [replace(la, kind="max") if isinstance(la, nets.Pool) else la for la in layers]
+    last = replace(last, acts=False, weight_lr=0.1, bias_lr=0.2)
+    layers = (*layers, last)
+    return DSNPlan(nin.channels, nin.size, nin.classes, layers, loss, threads=nin.threads)
+
+
+PLANS = {
+    "dsn-cifar10": _plan("cifar10", "hinge"),
+    "dsn-cifar100": _plan("cifar100", "softmax"),
+    "dsn-mnist": _plan("mnist", "hinge"),
+}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
 
-from ..activations import Site, activation
+from .. import network
+from ..activations import Site
 from ..layers import LRN, Layer, Start, convolution, dense, he
 from ..network import Chain, Rate
 from ..seeds import Dropout, DropoutStream, generator
@@ -94,20 +94,83 @@ class Norm:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A network before it is built: what goes in, how many classes come out, its layers.
+class Plan(network.Plan):
+    """A network of one layer after the other.
 
-    ``threads`` is how many CPU threads its work is worth; None means all there are.
+    Example:
+        >>> import torch
+        >>> layers = (Conv("conv", 4, 3), Pool(maximum, 2, 2), Dense("y", 10, acts=False))
+        >>> plan = Plan(channels=1, size=8, classes=10, layers=layers)
+        >>> plan.build("relu")(torch.zeros(2, 1, 8, 8)).shape
+        torch.Size([2, 10])
     """
 
-    channels: int
-    size: int
-    classes: int
     layers: tuple[Conv | Dense | Pool | Drop | Norm, ...]
-    threads: int | None = None
+
+    def build(
+        self,
+        act: str,
+        options: Mapping[str, Any] | None = None,
+        *,
+        seed: int = 0,
+        dropout: DropoutStream | None = None,
+    ) -> network.Network:
+        maker = _Maker(self, act, options or {}, seed, dropout)
+        modules: dict[str, nn.Module] = {}
+        before = "input"
+        for layer in self.layers:
+            if isinstance(layer, Conv | Dense):
+                before = layer.name
+                modules[before] = maker.layer(layer)
+            elif isinstance(layer, Pool):
+                modules[f"{before}_pool"] = maker.pool(layer)
+            elif isinstance(layer, Drop):
+                modules[f"{before}_dropout"] = Dropout(layer.share, dropout)
+            else:
+                modules[f"{before}_norm"] = LRN(layer.size, layer.alpha, layer.beta)
+        return Stack(modules)
 
 
-Unit = Callable[[Conv | Dense, Site, DropoutStream | None], nn.Module]
+class _Maker:
+    """Makes the layers of a plan, knowing what comes out of the one before."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        act: str,
+        options: Mapping[str, Any],
+        seed: int,
+        stream: DropoutStream | None,
+    ) -> None:
+        self.unit, self.options, self.stream = plan.unit(act), options, stream
+        self.channels, self.size, self.depth = plan.channels, plan.size, 0
+        self.weights, self.draws = generator(seed, "weights"), generator(seed, "activation")
+
+    def layer(self, layer: Conv | Dense) -> Layer:
+        linear = self._linear(layer)
+        self.channels = layer.channels
+        act = self._act(layer) if layer.acts else nn.Identity()
+        return Layer(linear, act, layer.weight_lr, layer.bias_lr, layer.max_norm)
+
+    def _linear(self, layer: Conv | Dense) -> nn.Conv2d | nn.Linear:
+        outputs = layer.channels * layer.pieces
+        if isinstance(layer, Dense):
+            inputs, self.size = self.channels * self.size**2, 1
+            return dense(inputs, outputs, layer.start, self.weights)
+        self.size += 2 * layer.padding - layer.kernel + 1
+        return convolution(
+            self.channels, outputs, layer.kernel, layer.start, self.weights, padding=layer.padding
+        )
+
+    def _act(self, layer: Conv | Dense) -> nn.Module:
+        size, depth = self.size, self.depth
+        self.depth += 1
+        site = Site(layer.channels, size, size, self.draws, layer.pieces, depth, self.stream)
+        return self.unit.build(site, **self.options)
+
+    def pool(self, pool: Pool) -> nn.Module:
+        self.size = -(-(self.size - pool.window) // pool.stride) + 1
+        return pool.kind(pool.window, pool.stride, self.stream)
 
 
 class Stack(Chain):
@@ -139,55 +202,3 @@ class Stack(Chain):
         for _, layer in self.layers():
             if layer.max_norm is not None:
                 limit_norm(layer.linear.weight, layer.max_norm)
-
-
-def by_name(act: str, options: Mapping[str, Any] | None = None) -> Unit:
-    """Makes the registered activation ``act`` for every layer."""
-    registered = activation(act)
-    return lambda layer, site, stream: registered.build(site, **(options or {}))
-
-
-def build(plan: Plan, unit: Unit, *, seed: int = 0, dropout: DropoutStream | None = None) -> Stack:
-    """Builds a plan.
-
-    Equal seeds give equal weights for every activation.
-
-    Args:
-        plan: The layers.
-        unit: Makes the activation of a layer.
-        seed: Feeds the streams for weights and for activation parameters.
-        dropout: Where training draws from; needed for training only.
-
-    Example:
-        >>> import torch
-        >>> layers = (Conv("conv", 4, 3), Pool(maximum, 2, 2), Dense("y", 10, acts=False))
-        >>> plan = Plan(channels=1, size=8, classes=10, layers=layers)
-        >>> build(plan, by_name("relu"))(torch.zeros(2, 1, 8, 8)).shape
-        torch.Size([2, 10])
-    """
-    weights, draws = generator(seed, "weights"), generator(seed, "activation")
-    modules: OrderedDict[str, nn.Module] = OrderedDict()
-    channels, size, before = plan.channels, plan.size, "input"
-    for layer in plan.layers:
-        if isinstance(layer, Conv | Dense):
-            outputs = layer.channels * layer.pieces
-            if isinstance(layer, Conv):
-                linear = convolution(
-                    channels, outputs, layer.kernel, layer.start, weights, padding=layer.padding
-                )
-                size += 2 * layer.padding - layer.kernel + 1
-            else:
-                linear = dense(channels * size**2, outputs, layer.start, weights)
-                size = 1
-            channels, before = layer.channels, layer.name
-            site = Site(channels, size, size, draws)
-            act = unit(layer, site, dropout) if layer.acts else nn.Identity()
-            modules[layer.name] = Layer(linear, act, layer.weight_lr, layer.bias_lr, layer.max_norm)
-        elif isinstance(layer, Pool):
-            modules[f"{before}_pool"] = layer.kind(layer.window, layer.stride, dropout)
-            size = -(-(size - layer.window) // layer.stride) + 1
-        elif isinstance(layer, Drop):
-            modules[f"{before}_dropout"] = Dropout(layer.share, dropout)
-        else:
-            modules[f"{before}_norm"] = LRN(layer.size, layer.alpha, layer.beta)
-    return Stack(modules)

@@ -7,14 +7,16 @@ normalisation.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..activations import Activation
 from ..seeds import DropoutStream, required
-from . import stack
 from .sampling import pick
-from .stack import Conv, Dense, Norm, Plan, Pool, Stack
+from .stack import Conv, Dense, Norm, Plan, Pool
 
 
 class StochasticPool2d(nn.Module):
@@ -84,13 +86,26 @@ def _refuse_negative(x: Tensor) -> None:
 NON_NEGATIVE = ("relu",)  # activations that stochastic pooling may follow
 
 
-def _plan(channels: int, size: int, classes: int) -> Plan:
+@dataclass(frozen=True)
+class StochasticPlan(Plan):
+    """A network with stochastic pooling after its activations."""
+
+    def refusal(self, act: Activation) -> str | None:
+        if act.name in NON_NEGATIVE:
+            return None
+        return (
+            "stochastic pooling draws each value with a probability proportional to it, and "
+            f"{act.name} can give negative values; choose {' or '.join(NON_NEGATIVE)}"
+        )
+
+
+def _plan(channels: int, size: int, classes: int) -> StochasticPlan:
     convolutions = [
         layer
         for name in ("conv1", "conv2", "conv3")
         for layer in (Conv(name, 64, 5, padding=2), Pool(StochasticPool2d, 3, 2), Norm())
     ]
-    return Plan(channels, size, classes, (*convolutions, Dense("y", classes, acts=False)))
+    return StochasticPlan(channels, size, classes, (*convolutions, Dense("y", classes, acts=False)))
 
 
 PLANS = {
@@ -98,27 +113,3 @@ PLANS = {
     "stochastic-pooling-cifar100": _plan(3, 32, 100),
     "stochastic-pooling-mnist": _plan(1, 28, 10),
 }
-
-
-def build(
-    plan: Plan, act: str = "relu", *, seed: int = 0, dropout: DropoutStream | None = None
-) -> Stack:
-    """Builds a network with stochastic pooling.
-
-    Args:
-        plan: One of `PLANS`.
-        act: An activation that is never negative.
-        seed: Feeds the stream for weights.
-        dropout: Where pooling draws from; needed for training only.
-
-    Example:
-        >>> build(PLANS["stochastic-pooling-mnist"]).eval()(torch.zeros(2, 1, 28, 28)).shape
-        torch.Size([2, 10])
-    """
-    if act not in NON_NEGATIVE:
-        raise ValueError(
-            f"stochastic pooling needs values that are never negative, since it draws each with a "
-            f"probability proportional to it; {act} can give negative ones: choose "
-            f"{' or '.join(NON_NEGATIVE)}"
-        )
-    return stack.build(plan, stack.by_name(act), seed=seed, dropout=dropout)

@@ -13,12 +13,15 @@ network below the last layer, which is that of the APL paper.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..data.registry import dataset
 from ..network import Network, Rate
 from ..seeds import DropoutStream
 from . import apl_network
@@ -124,8 +127,9 @@ class TreeNetwork(Network):
     def forward(self, x: Tensor) -> Tensor:
         return self.body(x)
 
-    def loss(self, outputs: tuple[Tensor, ...], labels: Tensor) -> Tensor:
-        return F.cross_entropy(outputs[0], labels) + self.prior.energy(self.last)
+    def losses(self, outputs: tuple[Tensor, ...], labels: Tensor) -> tuple[Tensor, Tensor]:
+        plain = F.cross_entropy(outputs[0], labels)
+        return plain + self.prior.energy(self.last), plain
 
     def refine(self, done: float) -> None:
         if done >= REFINED_FROM:
@@ -139,25 +143,32 @@ class TreeNetwork(Network):
             yield rate._replace(decay=0.0) if rate.parameter is self.last else rate
 
 
-PLANS = {"tree-cifar100": apl_network.PLANS["cnn-cifar100"]}
+@dataclass(frozen=True)
+class TreePlan(Plan):
+    """A network with a tree-based prior on its last layer.
 
-
-def build(
-    plan: Plan,
-    superclass: Tensor,
-    act: str = "relu",
-    *,
-    seed: int = 0,
-    dropout: DropoutStream | None = None,
-) -> TreeNetwork:
-    """Builds the network with a prior whose tree starts as ``superclass`` says.
-
-    Args:
-        plan: One of `PLANS`.
-        superclass: The superclass of each class (C,), as the data set has it.
-        act: A registered activation.
-        seed: Feeds the streams for weights and for activation parameters.
-        dropout: Where dropout draws from; needed for training only.
+    Attributes:
+        superclass: The superclass of each class, where the tree starts.
     """
-    body = apl_network.build(plan, act, seed=seed, dropout=dropout)
-    return TreeNetwork(body, TreePrior(superclass))
+
+    superclass: tuple[int, ...]
+
+    def build(
+        self,
+        act: str,
+        options: Mapping[str, Any] | None = None,
+        *,
+        seed: int = 0,
+        dropout: DropoutStream | None = None,
+    ) -> TreeNetwork:
+        body = super().build(act, options, seed=seed, dropout=dropout)
+        assert isinstance(body, Stack)
+        return TreeNetwork(body, TreePrior(torch.tensor(self.superclass)))
+
+
+def _plan(data: str) -> TreePlan:
+    body, superclass = apl_network.PLANS[f"cnn-{data}"], dataset(data).superclasses
+    return TreePlan(body.channels, body.size, body.classes, body.layers, superclass)
+
+
+PLANS = {"tree-cifar100": _plan("cifar100")}

@@ -16,9 +16,9 @@ from ...distributed import Team
 from .crops import (
     SHOWN,
     STORED,
+    Centre,
     Crops,
     central_crops,
-    centred,
     random_crops,
 )
 from .listing import Listing
@@ -78,6 +78,7 @@ class StreamedBatches:
         local = share.stop - share.start
         self.pixels = torch.zeros(local, 3, SHOWN, SHOWN, dtype=torch.uint8, device=device)
         self.labels = torch.zeros(local, dtype=torch.int64, device=device)
+        self.centre = Centre(device)
 
     def begin(self, epoch: int, step: int = 0) -> None:
         """Goes to batch ``step`` of ``epoch``."""
@@ -92,7 +93,7 @@ class StreamedBatches:
 
     def next(self) -> tuple[Tensor, Tensor]:
         """The images (B, 3, 224, 224) that `advance` brought, and their classes (B,)."""
-        return centred(self.pixels), self.labels
+        return self.centre(self.pixels), self.labels
 
 
 class KeptBatches(Batches):
@@ -110,6 +111,7 @@ class KeptBatches(Batches):
         super().__init__(images, labels, batch, seed, flips=False, team=team)
         start, unmirrored = torch.zeros_like(labels), torch.zeros_like(labels, dtype=torch.bool)
         self.crops = Crops(start, start.clone(), unmirrored)
+        self.centre = Centre(images.device)
 
     def begin(self, epoch: int, step: int = 0) -> None:
         super().begin(epoch, step)
@@ -122,7 +124,7 @@ class KeptBatches(Batches):
         chosen = self.order.index_select(0, self.position)[0]  # (B,)
         self.position += 1
         x = shown(self.images, chosen, self.crops.at(chosen))
-        return centred(x), self.labels.index_select(0, chosen)
+        return self.centre(x), self.labels.index_select(0, chosen)
 
 
 def shown(images: Tensor, chosen: Tensor, crops: Crops) -> Tensor:
@@ -161,7 +163,8 @@ def evaluated(
     """The middle of every image that can be decoded, in order: (B, 3, 224, 224) and (B,)."""
     middle = central_crops(len(listing))
     batches = [_views(chosen, middle) for chosen in torch.arange(len(listing)).split(_READ)]
+    centre = Centre(device)
     for images, labels, _ in Reader(
         listing, batches, workers, fill=False, pinned=device.type == "cuda"
     ):
-        yield centred(images.to(device)), labels.to(device)
+        yield centre(images.to(device)), labels.to(device)

@@ -48,7 +48,14 @@ def central_crops(images: int) -> Crops:
     return Crops(middle, middle, torch.zeros(images, dtype=torch.bool))
 
 
-def centred(images: Tensor) -> Tensor:
-    """Images (N, 3, H, W) as a network sees them: float32, without the mean."""
-    mean = torch.tensor(MEAN, device=images.device)
-    return images.to(torch.float32) - mean[:, None, None]
+class Centre:
+    """Subtracts the mean: images (N, 3, H, W) as a network sees them, in float32.
+
+    The mean lies on the device beforehand: a captured step cannot bring it there.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.mean = torch.tensor(MEAN, device=device)[:, None, None]
+
+    def __call__(self, images: Tensor) -> Tensor:
+        return images.to(torch.float32) - self.mean
