@@ -46,7 +46,7 @@ def seconds(step: Step, count: int) -> float:
     """Seconds a step, over ``count`` steps; small ones in learning rate, so that nothing breaks."""
     began = time.perf_counter()
     for i in range(count):
-        step.batches.position.zero_()
+        step.batches.rewind()
         step(i, rate=1e-6)
     step.totals.tolist()  # waits for the device
     return (time.perf_counter() - began) / count

@@ -13,10 +13,11 @@ CLASSES = ("n01", "n02", "n03")
 
 
 def encoded(number: int, kind: str = "JPEG", size: tuple[int, int] = (300, 200)) -> bytes:
-    """A smooth image that is different for every number."""
+    """A smooth image that is different for every number; each hundred has a colour of its own."""
     width, height = size
     x, y = np.meshgrid(np.linspace(0, 3, width), np.linspace(0, 3, height))
-    planes = [128 + 100 * np.sin(x * (c + 1) + number) * np.cos(y + c) for c in range(3)]
+    waves = [60 * np.sin(x * (c + 1) + number) * np.cos(y + c) for c in range(3)]
+    planes = [wave + (180 if c == number // 100 else 80) for c, wave in enumerate(waves)]
     buffer = io.BytesIO()
     Image.fromarray(np.stack(planes, -1).astype(np.uint8)).save(buffer, kind)
     return buffer.getvalue()

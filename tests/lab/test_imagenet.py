@@ -147,7 +147,7 @@ def test_processes_share_each_batch(folders):
 
 def test_evaluation_sees_the_middle_of_every_image(folders):
     _, val = open_images(folders, Team())
-    (x, y), *rest = evaluated(val, CPU, workers=0)
+    (x, y), *rest = evaluated(val, CPU, workers=0, skipped=set())
     assert not rest
     assert torch.equal(y, val.labels)
     middle = decode(val.read(2))[:, 16:240, 16:240].float()
@@ -161,11 +161,13 @@ def test_an_image_that_cannot_be_decoded_is_skipped_and_named(tmp_path):
     (root / "train/n02/1.JPEG").write_bytes(whole[: len(whole) // 2])  # cut short
     train, _ = open_images(root, Team())
     batches = streamed(train)
-    taken = epoch(batches, 0)
-    assert batches.reader.unreadable == {"train/n02/1.JPEG"}
+    with pytest.warns(UserWarning, match="train/n02/1.JPEG cannot be decoded and is skipped"):
+        taken = epoch(batches, 0)
+    assert batches.skipped == {"train/n02/1.JPEG"}
     assert all(len(x) == 4 for x, _ in taken)  # another image took its place
     assert len(torch.cat([x for x, _ in taken]).flatten(1).unique(dim=0)) == 11
-    images, labels, skipped = load_whole(train, CPU, workers=0)
+    with pytest.warns(UserWarning, match="cannot be decoded"):
+        images, labels, skipped = load_whole(train, CPU, workers=0)
     assert skipped == {"train/n02/1.JPEG"}
     assert labels.tolist() == [0] * 4 + [1] * 3 + [2] * 4
     assert torch.equal(images[5], decode(train.read(6)))
@@ -176,7 +178,11 @@ def test_too_many_unreadable_images_are_an_error(tmp_path):
     for name in ("0", "3"):
         (root / f"train/n03/{name}.JPEG").write_bytes(b"no image")
     train, _ = open_images(root, Team())
-    with pytest.raises(DataError, match=r"2 of 12 images .* 1 that are skipped: train/n03/0.JPEG"):
+    message = r"2 of 12 images .* 1 that are skipped: train/n03/0.JPEG"
+    with (
+        pytest.warns(UserWarning, match="cannot be decoded"),  # the first one
+        pytest.raises(DataError, match=message),
+    ):
         epoch(streamed(train), 0)
 
 
@@ -187,8 +193,9 @@ def test_a_small_share_is_allowed(tmp_path, monkeypatch):
     train, _ = open_images(root, Team())
     monkeypatch.setattr(reading, "UNREADABLE_SHARE", 2 / 12)
     batches = streamed(train)
-    epoch(batches, 0)
-    assert len(batches.reader.unreadable) == 2
+    with pytest.warns(UserWarning, match="cannot be decoded"):
+        epoch(batches, 0)
+    assert len(batches.skipped) == 2
 
 
 def test_class_folders_that_differ_are_refused(tmp_path):

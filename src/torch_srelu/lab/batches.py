@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import torch
 from torch import Tensor
 
@@ -24,6 +26,40 @@ def epoch_order(images: int, batch: int, seed: int, epoch: int) -> Tensor:
     steps = whole_steps(images, batch)
     order = torch.randperm(images, generator=generator(seed, "order", epoch))
     return order[: steps * batch].view(steps, batch)
+
+
+class BatchSource(Protocol):
+    """What a training step takes its batches from.
+
+    Attributes:
+        steps: Batches in an epoch.
+        device: Where they are.
+    """
+
+    steps: int
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def begin(self, epoch: int, step: int = 0) -> None:
+        """Goes to batch ``step`` of ``epoch``."""
+        ...
+
+    def advance(self) -> None:
+        """Called before every step, and never captured: waits for data from elsewhere."""
+        ...
+
+    def next(self) -> tuple[Tensor, Tensor]:
+        """The next images (B, C, H, W) and labels (B,): device work only, which may be captured."""
+        ...
+
+    def rewind(self) -> None:
+        """Makes some batch the next one, whichever: for steps that only warm up."""
+        ...
+
+    def state(self) -> list[Tensor]:
+        """The tensors that `next` changes."""
+        ...
 
 
 class Batches:
@@ -60,6 +96,21 @@ class Batches:
             draws = generator(self.seed, "augmentation", epoch)
             self.mirrored.copy_(torch.rand(len(self.images), generator=draws) < 0.5)
         self.position.fill_(step)
+
+    @property
+    def device(self) -> torch.device:
+        return self.images.device
+
+    def advance(self) -> None:
+        """Nothing to wait for: all images are on the device."""
+
+    def rewind(self) -> None:
+        """Makes the epoch's first batch the next one."""
+        self.position.zero_()
+
+    def state(self) -> list[Tensor]:
+        """The tensors that `next` changes."""
+        return [self.position]
 
     def next(self) -> tuple[Tensor, Tensor]:
         """The next images (B, C, H, W) and labels (B,)."""

@@ -18,8 +18,8 @@ from .data.registry import dataset
 
 OPTIMIZERS = ("sgd",)
 SCHEDULES = ("constant", "step", "multistep", "cosine", "poly")
-PREPROCESSING = ("scale", "gcn", "gcn+zca")
-AUGMENTATION = ("none", "flips")
+PREPROCESSING = ("scale", "gcn", "gcn+zca", "mean")
+AUGMENTATION = ("none", "flips", "crops+flips")
 PRECISIONS = ("float32", "bf16")
 SCOPES = ("channel", "layer")
 
@@ -164,6 +164,13 @@ def _check(run: Run) -> None:
             f"net {run.net} does not fit {run.dataset} (images {data.shape}, {data.classes} "
             f"classes): choose {' or '.join(fitting)}"
         )
+    # What photographs are prepared with, and nothing else is.
+    for what, value in (("preprocessing", "mean"), ("augmentation", "crops+flips")):
+        if (getattr(run, what) == value) != (data.kind == "photographs"):
+            raise ValueError(
+                f"{what} {value!r} belongs to photographs such as imagenette, and they have no "
+                f"other; {run.dataset} cannot have {getattr(run, what)!r}"
+            )
     _check_numbers(run)
     _check_activation(run, adapts=act.adapts)
 

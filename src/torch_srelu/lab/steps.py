@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import torch_srelu
 
-from .batches import Batches
+from .batches import BatchSource
 from .distributed import Team
 from .network import Network
 from .run import Run
@@ -67,7 +67,7 @@ class Step:
         self,
         net: Network,
         optimizer: torch.optim.SGD,
-        batches: Batches,
+        batches: BatchSource,
         dropout: DropoutStream,
         run: Run,
         team: Team,
@@ -75,7 +75,7 @@ class Step:
     ) -> None:
         self.net, self.optimizer, self.batches = net, optimizer, batches
         self.dropout, self.run, self.team = dropout, run, team
-        self.device = batches.images.device
+        self.device = batches.device
         self.trained = [p for p in net.parameters() if p.requires_grad]
         self.totals = torch.zeros(3, dtype=torch.float64, device=self.device)
         self.averaged = [p.detach().clone() for p in net.parameters()] if run.ema else []
@@ -95,6 +95,7 @@ class Step:
         """Takes the next batch, as training step ``step`` of the whole run."""
         self.set_rate(rate)
         self.dropout.seek(step)
+        self.batches.advance()
         if not self.capture:
             self._body()
             return
@@ -154,7 +155,7 @@ class Step:
         stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(stream):
             for _ in range(_WARM_UP):
-                self.batches.position.zero_()
+                self.batches.rewind()
                 self._body()
         torch.cuda.current_stream(self.device).wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
@@ -170,7 +171,7 @@ class Step:
     def _tensors(self) -> list[Tensor]:
         """Everything that a step changes."""
         momentum = [s["momentum_buffer"] for s in self.optimizer.state.values() if s]
-        changing = [self.totals, self.batches.position]
+        changing = [self.totals, *self.batches.state()]
         return [*self.net.parameters(), *momentum, *self.averaged, *changing]
 
 

@@ -30,7 +30,7 @@ class DataSet:
 
     Attributes:
         name: What the user types.
-        kind: How it is read: "digits", "idx" or "cifar".
+        kind: How it is read: "digits", "idx", "cifar" or "photographs".
         shape: Channels, height and width of an image.
         classes: Number of classes.
         train: Official files of the training part with the md5 of their content.
@@ -169,6 +169,19 @@ DATASETS: dict[str, DataSet] = {
         sources=(
             Source(f"{_TORONTO}/cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),
         ),
+    ),
+    # Class folders or tar shards, below "train" and "val". A network sees 224 x 224 of them.
+    "imagenette": DataSet(
+        "imagenette",
+        "photographs",
+        (3, 224, 224),
+        10,
+        {},
+        {},
+        folders=("imagenette", "imagenette2", "imagenette2-320", "imagenette2-160"),
+    ),
+    "imagenet": DataSet(
+        "imagenet", "photographs", (3, 224, 224), 1000, {}, {}, folders=("imagenet",)
     ),
 }
 

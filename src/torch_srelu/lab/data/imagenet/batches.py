@@ -14,6 +14,7 @@ from torch import Tensor
 from ...batches import Batches, epoch_order, whole_steps
 from ...distributed import Team
 from .crops import (
+    MARGIN,
     SHOWN,
     STORED,
     Centre,
@@ -85,6 +86,22 @@ class StreamedBatches:
         self._views.epoch, self._views.step = epoch, step
         self._batches = iter(self.reader)
 
+    @property
+    def device(self) -> torch.device:
+        return self.pixels.device
+
+    @property
+    def skipped(self) -> set[str]:
+        """Names of the images that could not be decoded so far."""
+        return self.reader.unreadable
+
+    def rewind(self) -> None:
+        """The batch that is there can be taken again and again."""
+
+    def state(self) -> list[Tensor]:
+        """Nothing: `next` only reads."""
+        return []
+
     def advance(self) -> None:
         """Brings the next batch to the device."""
         images, labels, _ = next(self._batches)
@@ -112,6 +129,7 @@ class KeptBatches(Batches):
         start, unmirrored = torch.zeros_like(labels), torch.zeros_like(labels, dtype=torch.bool)
         self.crops = Crops(start, start.clone(), unmirrored)
         self.centre = Centre(images.device)
+        self.skipped: set[str] = set()  # images that cannot be decoded are not among these
 
     def begin(self, epoch: int, step: int = 0) -> None:
         super().begin(epoch, step)
@@ -157,14 +175,24 @@ def load_whole(
     return images[:done], torch.cat(labels).to(device), reader.unreadable
 
 
+def middles(images: Tensor) -> Iterator[Tensor]:
+    """The middle of every whole image (N, 3, 256, 256), a few at a time: (B, 3, 224, 224)."""
+    centre, edge = Centre(images.device), MARGIN // 2
+    for some in images.split(_READ):
+        yield centre(some[:, :, edge : edge + SHOWN, edge : edge + SHOWN])
+
+
 def evaluated(
-    listing: Listing, device: torch.device, workers: int
+    listing: Listing, device: torch.device, workers: int, skipped: set[str]
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """The middle of every image that can be decoded, in order: (B, 3, 224, 224) and (B,)."""
+    """The middle of every image that can be decoded, in order: (B, 3, 224, 224) and (B,).
+
+    The names of the others are added to ``skipped``.
+    """
     middle = central_crops(len(listing))
     batches = [_views(chosen, middle) for chosen in torch.arange(len(listing)).split(_READ)]
+    reader = Reader(listing, batches, workers, fill=False, pinned=device.type == "cuda")
     centre = Centre(device)
-    for images, labels, _ in Reader(
-        listing, batches, workers, fill=False, pinned=device.type == "cuda"
-    ):
+    for images, labels, _ in reader:
         yield centre(images.to(device)), labels.to(device)
+    skipped |= reader.unreadable

@@ -51,11 +51,12 @@ def central_crops(images: int) -> Crops:
 class Centre:
     """Subtracts the mean: images (N, 3, H, W) as a network sees them, in float32.
 
-    The mean lies on the device beforehand: a captured step cannot bring it there.
+    Always in channels_last, so that a network rounds alike wherever the images come from. The mean
+    lies on the device beforehand: a captured step cannot bring it there.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.mean = torch.tensor(MEAN, device=device)[:, None, None]
 
     def __call__(self, images: Tensor) -> Tensor:
-        return images.to(torch.float32) - self.mean
+        return images.to(torch.float32, memory_format=torch.channels_last) - self.mean

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +54,13 @@ class Listing:
         with open(self.root / self.name(index).rpartition(":")[0], "rb") as shard:
             shard.seek(offset)
             return shard.read(length)
+
+    def select(self, chosen: Tensor) -> Listing:
+        """The listing of the ``chosen`` images (n,) alone, in this order."""
+        places = None if self.places is None else self.places[chosen.numpy()]
+        return replace(
+            self, labels=self.labels[chosen], names=self.names[chosen.numpy()], places=places
+        )
 
     def contents(self) -> dict[str, int]:
         """How many images each class folder or shard holds."""

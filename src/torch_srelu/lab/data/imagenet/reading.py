@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -111,7 +112,8 @@ class Reader:
 
     def _skip(self, names: list[str]) -> None:
         """Remembers images that cannot be decoded; too many of them are an error."""
-        self.unreadable.update(names)
+        new = sorted(set(names) - self.unreadable)
+        self.unreadable.update(new)
         allowed = max(1, int(UNREADABLE_SHARE * len(self.listing)))
         if len(self.unreadable) > allowed:
             shown = ", ".join(sorted(self.unreadable)[:5])
@@ -120,3 +122,5 @@ class Reader:
                 f"cannot be decoded, more than the {allowed} that are skipped: {shown}. Replace or "
                 "remove them"
             )
+        for name in new:
+            warnings.warn(f"{name} cannot be decoded and is skipped", stacklevel=2)
