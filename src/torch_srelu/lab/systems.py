@@ -1,11 +1,18 @@
-"""Every network of the laboratory by name: NIN, its rivals and GoogLeNet."""
+"""Every network of the laboratory by name: NIN, the paper's other systems and GoogLeNet."""
 
 from __future__ import annotations
 
 from . import googlenet, nets
 from .choices import check_choice
 from .network import Plan
-from .rivals import apl_network, dsn, maxout_networks, stochastic_pooling, tree_prior
+from .rivals import (
+    apl_network,
+    dsn,
+    linear,
+    maxout_networks,
+    stochastic_pooling,
+    tree_prior,
+)
 
 PLANS: dict[str, Plan] = {
     **nets.PLANS,
@@ -15,6 +22,7 @@ PLANS: dict[str, Plan] = {
     **dsn.PLANS,
     **tree_prior.PLANS,
     **googlenet.PLANS,
+    **linear.PLANS,
 }
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..seeds import DropoutStream, required
-from .sampling import pick
+from .sampling import draw
 
 
 def _pieces(z: Tensor, pieces: int) -> tuple[Tensor, ...]:
@@ -78,7 +78,7 @@ class ProbMaxout(nn.Module):
         wide = values.to(torch.promote_types(values.dtype, torch.float32))
         chances = (self.sharpness * wide).softmax(-1)
         if self.training:
-            return values.gather(-1, pick(chances, required(self.stream))).squeeze(-1)
+            return draw(values, chances, required(self.stream))
         return (chances * wide).sum(-1).to(z.dtype)
 
     def extra_repr(self) -> str:

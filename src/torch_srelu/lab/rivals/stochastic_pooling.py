@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..activations import Activation
 from ..seeds import DropoutStream, required
-from .sampling import pick
+from .sampling import draw
 from .stack import Conv, Dense, Norm, Plan, Pool
 
 
@@ -57,8 +57,8 @@ class StochasticPool2d(nn.Module):
         for dim in (2, 3):
             x = x.unfold(dim, self.window, self.stride)
         values = x.flatten(-2)  # (N, C, h, w, window^2)
-        wide = values.detach().to(torch.promote_types(x.dtype, torch.float32))
-        return values.gather(-1, pick(wide, required(self.stream))).squeeze(-1)
+        wide = values.to(torch.promote_types(x.dtype, torch.float32))
+        return draw(values, wide, required(self.stream))
 
     def _expect(self, x: Tensor) -> Tensor:
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
