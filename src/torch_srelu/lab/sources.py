@@ -135,7 +135,7 @@ class Photographs:
 
     def __init__(self, run: Run, root: Path | str | None, device: torch.device, team: Team) -> None:
         self.run, self.device, self.team = run, device, team
-        self.workers = min(_WORKERS, len(os.sched_getaffinity(0)) // team.world)
+        self.workers = min(_WORKERS, (os.cpu_count() or 1) // team.world)
         place = locate(dataset(run.dataset), root)
         train, self.val = open_images(place, team)
         expected = dataset(run.dataset).classes
