@@ -91,6 +91,14 @@ def test_every_parameter_learns_at_its_published_rate():
         assert rates[head.bias] == (0.002, 0)
 
 
+def test_heads_start_as_caffe_started_dense_layers():
+    for head in PLANS["dsn-cifar10"].build("relu", seed=1).heads.values():
+        assert isinstance(head, nn.Linear)
+        bound = (3 / head.weight.numel()) ** 0.5
+        assert 0.99 * bound < head.weight.abs().max() <= bound
+        assert torch.equal(head.bias, torch.zeros(10))
+
+
 def test_squared_hinge_is_one_against_all():
     logits = torch.randn(4, 3, dtype=torch.float64)
     labels = torch.tensor([0, 2, 1, 1])

@@ -2,7 +2,7 @@
 
 For the first part of the training, a dense head on the inputs of some activations adds its loss;
 then the heads rest. At test there is nothing but NIN, with max pooling and without its last
-activation. Ours are: no falling rate of the heads' own, and MNIST as CIFAR-10.
+activation. Ours are: no falling rate of the heads' own, and everything on MNIST.
 """
 
 from __future__ import annotations
@@ -41,11 +41,7 @@ LOSSES = {"hinge": squared_hinge, "softmax": F.cross_entropy}
 
 
 def _start(weight: Tensor, draws: torch.Generator) -> None:
-    """Uniform with variance 1 / number of all weights, as Caffe had it for dense layers then.
-
-    With the usual variance, larger by the number of classes, training diverges at the published
-    rate.
-    """
+    """Uniform with variance 1 / number of all weights: what Caffe did for dense layers then."""
     bound = math.sqrt(3 / weight.numel())
     weight.uniform_(-bound, bound, generator=draws)
 
