@@ -34,3 +34,8 @@ def test_other_activations_fit():
     for act in ("relu", "prelu", "srelu"):
         net = PLANS["cnn-cifar10"].build(act).eval()
         assert net(torch.zeros(1, 3, 32, 32)).shape == (1, 10)
+
+
+def test_weights_start_as_published():
+    for _, layer in PLANS["cnn-cifar10"].build("relu", seed=1).layers():
+        assert layer.linear.weight.std().item() == pytest.approx(0.01, rel=0.05)
