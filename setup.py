@@ -18,6 +18,7 @@ setup(
                 "src/torch_srelu/ops/native/scan_kernels.h",
                 "src/torch_srelu/ops/native/srelu_dtypes.h",
                 "src/torch_srelu/ops/native/srelu_kernels.h",
+                "src/torch_srelu/ops/native/srelu_loops.h",
             ],
             # Not -ffast-math: NaN and infinity must come out right. Contraction is off so that
             # the forward pass has the reference's bits on every instruction set.

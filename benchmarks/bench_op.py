@@ -2,7 +2,9 @@
 
 Prints a table of ratios for every tensor and writes all timings, with percentiles, hardware and
 versions, to ``benchmarks/results/op-<device>.csv``. ``--quick`` takes fewer rounds and tensors;
-``--table`` times nothing and prints the table of the README from what was written before.
+``--sizes`` times tensors of every size instead, to ``sizes-<device>.csv``, which
+``draw_bandwidth.py`` draws; ``--table`` times nothing and prints the table of the README from what
+was written before.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from pathlib import Path
 import torch
 
 from torch_srelu import __version__, backends
-from torch_srelu.lab.bench import FLOOR, PROVIDERS, Case, Timing, measure
+from torch_srelu.lab.bench import PROVIDERS, Case, Timing, measure
 
 COLUMNS = (
     *("provider", "shape", "dtype", "layout", "pass", "clock", "median_us", "p20_us", "p80_us"),
@@ -42,12 +44,16 @@ CPU = [
     for layout in ("contiguous", "channels_last")
 ] + [Case((16384, 512), F32, "contiguous")]
 
+SIZES = [Case((2**k, 128, 16, 16), dtype, "contiguous") for dtype in (F32, BF16) for k in range(13)]
+DRAWN = ("relu", "prelu", "srelu fused")
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds, the main tensors only")
+    parser.add_argument("--sizes", action="store_true", help="tensors of every size, to be drawn")
     parser.add_argument("--rounds", type=int, default=None, help="how often everything is timed")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     parser.add_argument("--table", action="store_true", help="the README's table, from the records")
@@ -56,7 +62,8 @@ def main() -> None:
         print(readme_table(args.out))
         return
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    cases = LARGE_GPU + SMALL_GPU if device == "cuda" else CPU
+    cases = SIZES if args.sizes else LARGE_GPU + SMALL_GPU if device == "cuda" else CPU
+    providers = DRAWN if args.sizes else tuple(PROVIDERS)
     if args.quick:
         cases = cases[:2]
     rounds = args.rounds or (5 if args.quick else 30 if device == "cuda" else 15)
@@ -65,10 +72,10 @@ def main() -> None:
     print(f"SReLU: {backends()[device]}\n")
     rows: list[Timing] = []
     for case in cases:
-        found = list(measure(case, PROVIDERS, rounds, device))
+        found = list(measure(case, providers, rounds, device))
         print_table(case, found)
         rows += found
-    write(rows, args.out / f"op-{device}.csv", hardware)
+    write(rows, args.out / f"{'sizes' if args.sizes else 'op'}-{device}.csv", hardware)
 
 
 def describe(device: str) -> str:
@@ -95,11 +102,11 @@ def print_table(case: Case, rows: list[Timing]) -> None:
     """One line a provider: time in microseconds and its ratio to relu's."""
     dtype = str(case.dtype).removeprefix("torch.")
     shape = "x".join(map(str, case.shape))
-    print(f"{shape} {dtype} {case.layout} ({case.mebibytes:.0f} MiB)")
+    print(f"{shape} {dtype} {case.layout} ({case.mebibytes:.3g} MiB)")
     columns = list(dict.fromkeys((r.clock, r.which) for r in rows))
     times = {(r.provider, r.clock, r.which): r.median for r in rows}
     print(" " * 18 + "".join(f"{f'{clock}, {which}':>27}" for clock, which in columns))
-    for name in (FLOOR, *PROVIDERS):
+    for name in dict.fromkeys(r.provider for r in rows):
         cells = []
         for column in columns:
             t, relu = times[(name, *column)], times[("relu", *column)]

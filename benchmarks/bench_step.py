@@ -1,92 +1,233 @@
-"""What a training step of NIN costs with each activation.
+"""What a training step of NIN and of ResNet-50 costs with each activation, in time and memory.
 
-    python benchmarks/bench_step.py                                   # on the CPU
-    python benchmarks/bench_step.py --device cuda --precision bf16    # captured steps
+    python benchmarks/bench_step.py                              # eager; on a GPU captured too
+    python benchmarks/bench_step.py --nets nin --modes compiled  # compiling takes longer
+    python benchmarks/bench_step.py --table                      # the tables of the README
 
-Data are random and of CIFAR-10's shape: what is measured is the step that `srelu train` takes. The
-activations take turns, a few steps each, so that a machine that slows down slows down for all; the
-median and the 20th and 80th percentiles of the time of a step are printed, with the ratio to the
-first activation (the median of the ratios within a turn).
+The activations take turns, a few steps each, so that a machine that slows down slows down for all.
+Times are medians over the turns; a ratio is the median of the ratios to in-place relu within a
+turn. Peak memory is that of one step of a network alone: weights, optimizer, data and everything
+the step allocates (not told apart in captured steps, which own their memory, or on a CPU). "srelu
+recomputed" runs under `torch_srelu.recompute_outputs`, which does nothing in compiled code.
+
+Everything is written, with percentiles, hardware and versions, to step-<device>.csv in
+benchmarks/results, where a network in a mode takes the place of older measurements of the same.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import gc
+import io
 import statistics
 import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import torch
 
-from torch_srelu.lab.activations import activation
-from torch_srelu.lab.batches import Batches
-from torch_srelu.lab.distributed import Team
 from torch_srelu.lab.environment import environment
-from torch_srelu.lab.nets import build
-from torch_srelu.lab.recipes import recipe
-from torch_srelu.lab.seeds import DropoutStream
-from torch_srelu.lab.steps import Step, make_optimizer
+from torch_srelu.lab.files import write
+from training_steps import ACTIVATIONS, MODES, NETS, RECOMPUTED, RELU, Setting, Work, training_step
+
+COLUMNS = (
+    *("net", "mode", "activation", "batch", "pixels", "precision", "median_ms", "p20_ms", "p80_ms"),
+    *("ratio", "ratio_p20", "ratio_p80", "peak_mib", "turns", "steps"),
+    *("hardware", "threads", "torch_srelu", "torch"),
+)
+BATCH = {"nin": 128, "resnet50": 256}
+PIXELS = {"nin": 32, "resnet50": 224}
+TURN_S = 0.15  # what a turn should last at least
+Row = dict[str, Any]
 
 
-def make_step(name: str, batch: int, precision: str, device: torch.device) -> Step:
-    """A step of ``name`` after its adaptive phase: nothing is frozen."""
-    run = recipe("cifar10", name, seed=0, batch=batch, precision=precision)
-    draw = torch.Generator().manual_seed(0)
-    images = torch.randn(4 * batch, 3, 32, 32, generator=draw).to(device)
-    labels = torch.randint(10, (4 * batch,), generator=draw).to(device)
-    dropout = DropoutStream(run.seed, device)
-    net = build(run.net, name, seed=run.seed, dropout=dropout).to(device)
-    if device.type == "cuda":
-        net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    batches = Batches(images, labels, batch, run.seed, flips=False, team=Team())
-    optimizer = make_optimizer(net, run)
-    return Step(net, optimizer, batches, dropout, run, Team(), capture=device.type == "cuda")
+def main(arguments: Sequence[str] | None = None) -> None:
+    given = parse(arguments)
+    if given.table:
+        print(tables(given.out))
+        return
+    where = environment(given.device)
+    print(f"{where['hardware']}, {where['threads']} threads; torch {where['versions']['torch']}")
+    for net in given.nets:
+        for mode in given.modes:
+            setting = Setting(
+                given.device,
+                given.batch or BATCH[net],
+                given.precision,
+                given.pixels or PIXELS[net],
+            )
+            rows = measure(net, mode, given.activations, setting, given.turns)
+            describe(rows)
+            save(rows, given.out / f"step-{given.device.type}.csv", where)
 
 
-def seconds(step: Step, count: int) -> float:
-    """Seconds a step, over ``count`` steps; small ones in learning rate, so that nothing breaks."""
-    began = time.perf_counter()
-    for i in range(count):
-        step.batches.rewind()
-        step(i, rate=1e-6)
-    step.totals.tolist()  # waits for the device
-    return (time.perf_counter() - began) / count
-
-
-def main() -> None:
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    cuda = torch.cuda.is_available()
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--activations", default="relu,prelu,srelu")
-    parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--turns", type=int, default=10)
-    parser.add_argument("--steps", type=int, help="steps in a turn (1 on a CPU, 50 on a GPU)")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--precision", default="float32")
-    given = parser.parse_args()
-    device = torch.device(given.device)
-    count = given.steps or (1 if device.type == "cpu" else 50)
-    names = given.activations.split(",")
-    steps = {}
+    modes = [mode for mode in MODES if cuda or "captured" not in mode]
+    quick = [mode for mode in modes if "compiled" not in mode]
+    parser.add_argument("--nets", nargs="+", choices=NETS, default=list(NETS))
+    parser.add_argument("--modes", nargs="+", choices=modes, default=quick)
+    names = list(ACTIVATIONS)
+    parser.add_argument("--activations", nargs="+", choices=names, default=names)
+    parser.add_argument("--turns", type=int, default=10, help="at least 3")
+    parser.add_argument("--batch", type=int, help=f"images in a batch; else {BATCH}")
+    parser.add_argument("--pixels", type=int, help="side of ResNet-50's images; else 224")
+    parser.add_argument("--precision", choices=("float32", "bf16"), default=None)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--table", action="store_true", help="only print what was measured before")
+    given = parser.parse_args(arguments)
+    if given.turns < 3:
+        parser.error(f"--turns must be at least 3, or there is no spread; got {given.turns}")
+    given.device = torch.device("cuda" if cuda else "cpu")
+    given.precision = given.precision or ("bf16" if cuda else "float32")
+    if RELU not in given.activations:
+        given.activations.insert(0, RELU)  # what the others are compared with
+    return given
+
+
+def measure(
+    net: str, mode: str, activations: Sequence[str], setting: Setting, turns: int
+) -> list[Row]:
+    """One row an activation: a network in a mode."""
+    names = [a for a in activations if not (a == RECOMPUTED and "compiled" in mode)]
+    torch.compiler.reset()
+    works, peaks = {}, {}
     for name in names:
-        activation(name)
-        steps[name] = make_step(name, given.batch, given.precision, device)
-        steps[name].batches.begin(0)
-        seconds(steps[name], 1)
-    turns = [
-        {name: seconds(step, count) for name, step in steps.items()} for _ in range(given.turns)
-    ]
-    where = environment(device)
+        works[name], peaks[name] = prepare(net, name, mode, setting)
+    steps = max(1, round(TURN_S / seconds(works[RELU], 1)))
+    times = [{name: seconds(work, steps) for name, work in works.items()} for _ in range(turns)]
+    rows = []
+    for name in names:
+        ratios = [turn[name] / turn[RELU] for turn in times]
+        row = {"net": net, "mode": mode, "activation": name}
+        row |= {"batch": setting.batch, "precision": setting.precision}
+        row |= {"pixels": PIXELS["nin"] if net == "nin" else setting.pixels}
+        row |= spread([1e3 * turn[name] for turn in times], "median_ms", "p20_ms", "p80_ms", 3)
+        row |= spread(ratios, "ratio", "ratio_p20", "ratio_p80", 4)
+        peak = peaks[name]
+        row |= {"peak_mib": "" if peak is None else f"{peak / 2**20:.1f}"}
+        rows.append(row | {"turns": turns, "steps": steps})
+    works.clear()
+    forget(setting.device)
+    return rows
+
+
+def prepare(net: str, activation: str, mode: str, setting: Setting) -> tuple[Work, int | None]:
+    """A step that has been taken before, and the bytes that it needs at most."""
+    forget(setting.device)
+    before = torch.cuda.memory_allocated() if setting.device.type == "cuda" else 0
+    work = training_step(net, activation, mode, setting)
+    for _ in range(2):
+        work()
+    if setting.device.type != "cuda" or "captured" in mode:
+        return work, None
+    torch.cuda.reset_peak_memory_stats()
+    work()
+    return work, torch.cuda.max_memory_allocated() - before
+
+
+def forget(device: torch.device) -> None:
+    """Gives back the memory of what is no longer used."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def seconds(work: Work, steps: int) -> float:
+    """Seconds a step."""
+    wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
+    wait()
+    began = time.perf_counter()
+    for _ in range(steps):
+        work()
+    wait()
+    return (time.perf_counter() - began) / steps
+
+
+def spread(values: list[float], median: str, p20: str, p80: str, digits: int) -> Row:
+    fifths = statistics.quantiles(values, n=5, method="inclusive")
+    found = {median: statistics.median(values), p20: fifths[0], p80: fifths[3]}
+    return {name: f"{value:.{digits}f}" for name, value in found.items()}
+
+
+def describe(rows: list[Row]) -> None:
+    first = rows[0]
     print(
-        f"nin-cifar10, batch {given.batch}, {given.precision}; {where['hardware']}, "
-        f"{where['threads']} threads, torch {where['versions']['torch']}; "
-        f"{given.turns} turns of {count} steps"
+        f"\n{first['net']}, {first['mode']}, batch {first['batch']}, {first['precision']}; "
+        f"{first['turns']} turns of {first['steps']} steps"
     )
-    print(f"{'activation':14}{'ms/step':>10}{'p20':>10}{'p80':>10}{'ratio':>8}")
-    for name in names:
-        times = sorted(1e3 * turn[name] for turn in turns)
-        ratio = statistics.median(turn[name] / turn[names[0]] for turn in turns)
-        p20, p80 = times[len(times) // 5], times[-1 - len(times) // 5]
-        print(f"{name:14}{statistics.median(times):10.2f}{p20:10.2f}{p80:10.2f}{ratio:8.3f}")
+    print(f"{'activation':18}{'ms/step':>10}{'p20':>10}{'p80':>10}{'ratio':>8}{'MiB':>10}")
+    for row in rows:
+        times = "".join(f"{row[c]:>10}" for c in ("median_ms", "p20_ms", "p80_ms"))
+        ratio = float(row["ratio"])
+        print(f"{row['activation']:18}{times}{ratio:8.3f}{row['peak_mib']:>10}", flush=True)
+
+
+# ---- records ----
+
+
+def save(rows: list[Row], path: Path, where: dict[str, Any]) -> None:
+    """Writes ``rows`` in the place of older ones of the same network and mode."""
+    here = {key: where[key] for key in ("hardware", "threads")}
+    here |= {key: where["versions"][key] for key in ("torch_srelu", "torch")}
+    measured = {(row["net"], row["mode"]) for row in rows}
+    old = [row for row in load(path) if (row["net"], row["mode"]) not in measured]
+    order = {place: i for i, place in enumerate((n, m) for n in NETS for m in MODES)}
+    new = sorted(old + [row | here for row in rows], key=lambda r: order[r["net"], r["mode"]])
+    text = io.StringIO()
+    out = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    out.writeheader()
+    out.writerows(new)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(path, text.getvalue().encode())
+
+
+def load(path: Path) -> list[Row]:
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def tables(folder: Path) -> str:
+    """Time and memory of every recorded network and mode, as multiples of in-place relu's."""
+    rows = load(folder / "step-cuda.csv") or load(folder / "step-cpu.csv")
+    if not rows:
+        raise SystemExit(f"nothing was measured yet: {folder} has no step-*.csv")
+    groups: dict[tuple[str, ...], dict[str, Row]] = {}
+    for row in rows:
+        place = (row["net"], f"batch {row['batch']}", row["precision"], row["mode"])
+        groups.setdefault(place, {})[row["activation"]] = row
+    time_table = table("training step, time / relu's", groups, lambda row, relu: row["ratio"])
+    weighed = {place: group for place, group in groups.items() if group[RELU]["peak_mib"]}
+    memory_table = table(
+        "peak memory / relu's",
+        weighed,
+        lambda row, relu: float(row["peak_mib"]) / float(relu["peak_mib"]),
+    )
+    first = rows[0]
+    note = (
+        f"Medians of ratios within a turn, {first['turns']} turns; {first['hardware']}, "
+        f"torch {first['torch']}."
+    )
+    return "\n\n".join([time_table, *([memory_table] if weighed else []), note])
+
+
+def table(title: str, groups: dict[tuple[str, ...], dict[str, Row]], ratio) -> str:
+    shown = ACTIVATIONS[1:]
+    lines = [f"| {title} | {' | '.join(shown)} |", "|---|" + "---|" * len(shown)]
+    for place, group in groups.items():
+        cells = [
+            f"{float(ratio(group[name], group[RELU])):.2f}" if name in group else ""
+            for name in shown
+        ]
+        lines.append(f"| {', '.join(place)} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from .adapt import AdaptiveInit
 from .convert import convert
 from .functional import srelu
+from .memory import recompute_outputs
 from .module import LazySReLU, SReLU
 from .ops.backends import backends, use_backend
 from .optim import param_groups
@@ -18,6 +19,7 @@ __all__ = [
     "backends",
     "convert",
     "param_groups",
+    "recompute_outputs",
     "srelu",
     "summary",
     "use_backend",

@@ -81,16 +81,16 @@ class AdaptiveInit:
     def adapt(self, loader: Iterable[Any], forward: Forward | None = None) -> None:
         """Sets ``t_r`` from the data and ends the freeze.
 
-        The network reads all of ``loader`` two or three times, in eval mode and under the autocast
-        context of the caller. Each time starts from the same random numbers, so a DataLoader that
-        shuffles and augments works as it is; afterwards all random generators are as they were, and
-        training goes on as if `adapt` had drawn none. ``t_r`` is set where ``a_r`` is 1: there it
-        changes no output, elsewhere it would. Where several processes train together, all must call
-        `adapt`, each with its share of the data, which may differ in length. After an error
-        everything is as before.
+        The network reads all of ``loader`` two or three times (once, as a rule, where the units see
+        numbers of 16 bits), in eval mode and under the autocast context of the caller. Each time
+        starts from the same random numbers, so a DataLoader that shuffles and augments works as it
+        is; afterwards all random generators are as they were, and training goes on as if `adapt`
+        had drawn none. ``t_r`` is set where ``a_r`` is 1: there it changes no output, elsewhere it
+        would. Where several processes train together, all must call `adapt`, each with its share of
+        the data, which may differ in length. After an error everything is as before.
 
-        Memory: 128 MB besides one batch in eval mode, for networks of up to 65,536 channels. On a
-        GPU, or without compiled kernels, also six times the input of a unit while it is looked at.
+        Memory: at most 128 MB besides one batch in eval mode, for networks of up to 65,536
+        channels; where there are no kernels (`backends`), also six times the input of one unit.
 
         Args:
             loader: All training data, readable more than once. A batch is the input, a sequence

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.jit import is_tracing  # type: ignore[attr-defined]
 from torch.overrides import handle_torch_function, has_torch_function
 
+from . import memory
 from .ops import reference, registration
 
 DTYPES = frozenset({torch.float64, torch.float32, torch.bfloat16, torch.float16})
@@ -20,6 +21,7 @@ def srelu(
     a_l: Tensor,
     dim: int = 1,
     *,
+    bias: Tensor | None = None,
     frozen: bool = False,
 ) -> Tensor:
     """The S-shaped rectified linear unit, with parameters per channel.
@@ -36,6 +38,8 @@ def srelu(
         t_l: Left threshold, as long as ``t_r``.
         a_l: Slope beyond the left threshold, as long as ``t_r``.
         dim: The channel dimension of ``x``.
+        bias: What a layer before would have added to ``x``, one value per channel: the result is
+            that of ``x + bias``. On a GPU it is added for free, and summed for free in backward.
         frozen: The gradients of the four parameters are zeros, and cost nothing.
 
     Returns:
@@ -49,19 +53,29 @@ def srelu(
         >>> srelu(x, t_r=one, a_r=0.5 * one, t_l=-one, a_l=0.1 * one)
         tensor([[-1.1000,  0.5000,  2.0000]])
     """
-    tensors = (x, t_r, a_r, t_l, a_l)
+    tensors = (x, t_r, a_r, t_l, a_l) if bias is None else (x, t_r, a_r, t_l, a_l, bias)
     if has_torch_function(tensors):
-        return handle_torch_function(srelu, tensors, *tensors, dim=dim, frozen=frozen)
-    check(x, t_r, a_r, t_l, a_l, dim)
+        options = {"dim": dim, "bias": bias, "frozen": frozen}
+        return handle_torch_function(srelu, tensors, *tensors[:5], **options)
+    if not _fits(x, t_r, a_r, t_l, a_l, dim):
+        check(x, t_r, a_r, t_l, a_l, dim)  # says what does not
+    if bias is not None:
+        check_bias(bias, x, dim)
+        if bias.shape != t_r.shape:
+            x, bias, tensors = registration.add_bias(x, bias, dim), None, tensors[:5]
     if registration.exporting() or is_tracing() or registration.transformed():
         if frozen:
-            t_r, a_r, t_l, a_l = (p.detach() for p in tensors[1:])
-        return reference.srelu(x, t_r, a_r, t_l, a_l, dim)
+            t_r, a_r, t_l, a_l = (p.detach() for p in tensors[1:5])
+        return reference.srelu(registration.add_bias(x, bias, dim), t_r, a_r, t_l, a_l, dim)
     if torch.compiler.is_compiling() or _intercepted(*tensors):
-        return registration.srelu(*tensors, dim, frozen)
+        operator = registration.srelu if bias is None else registration.biased_srelu
+        return operator(x, *tensors[1:], dim, frozen)
     if not torch.is_grad_enabled():
-        return registration.compute(x, t_r, a_r, t_l, a_l, dim)
-    return registration.Fused.apply(*tensors, dim, frozen)  # type: ignore[return-value]
+        return registration.compute(x, t_r, a_r, t_l, a_l, dim, bias)
+    if memory.active():
+        x = registration.add_bias(x, bias, dim)
+        return memory.apply(x, (t_r, a_r, t_l, a_l), dim, frozen)
+    return registration.fused(x, t_r, a_r, t_l, a_l, bias, dim, frozen)
 
 
 def _intercepted(*tensors: Tensor) -> bool:
@@ -74,6 +88,24 @@ def _intercepted(*tensors: Tensor) -> bool:
 
 
 _ORDINARY = (Tensor, torch.nn.Parameter)
+
+
+def _fits(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: int) -> bool:
+    """Whether `check` would pass, for the usual case: cheaper, since every call pays for it."""
+    try:
+        device, shape = x.device, t_r.shape
+        return (
+            x.dtype in DTYPES
+            and t_r.dtype in DTYPES
+            and a_r.dtype in DTYPES
+            and t_l.dtype in DTYPES
+            and a_l.dtype in DTYPES
+            and device == t_r.device == a_r.device == t_l.device == a_l.device
+            and shape == a_r.shape == t_l.shape == a_l.shape
+            and x.shape[dim : dim + 1 or None] == shape
+        )
+    except (AttributeError, TypeError):  # something is no tensor, or dim no int
+        return False
 
 
 def check(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: int) -> None:
@@ -116,3 +148,18 @@ def check(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: in
             f"x has {x.shape[dim]} channels in dim={dim} (shape {tuple(x.shape)}) "
             f"but the parameters are for {channels}"
         )
+
+
+def check_bias(bias: Tensor, x: Tensor, dim: int) -> None:
+    """Raises TypeError or ValueError if ``bias`` is not one value for each channel of ``x``."""
+    if not isinstance(bias, Tensor):
+        raise TypeError(f"bias must be a 1-D tensor, got {type(bias).__name__}")
+    if bias.dtype not in DTYPES:
+        raise TypeError(f"bias must be a floating-point tensor, got {bias.dtype}")
+    if not -x.dim() <= dim < x.dim() or bias.shape != (x.shape[dim],):
+        raise ValueError(
+            f"bias must have one value for each channel in dim={dim} of x, whose shape is "
+            f"{tuple(x.shape)}, got {tuple(bias.shape)}"
+        )
+    if bias.device != x.device:
+        raise ValueError(f"bias is on {bias.device} but x is on {x.device}: move one of them")

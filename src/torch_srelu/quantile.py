@@ -12,10 +12,23 @@ from torch import distributed as dist
 
 from .ops import layout
 from .ops.reference import compute_dtype
-from .ops.scan import KEYS, Counts, Interval, Kept, from_keys, scan, to_keys
+from .ops.scan import (
+    EMPTY_BITS,
+    KEYS,
+    Counts,
+    Interval,
+    Kept,
+    Seen,
+    fold,
+    from_keys,
+    scan,
+    strided,
+    to_keys,
+)
 
 _SAMPLE = 2048  # values of the probe in each channel
 _LARGEST = int(to_keys(torch.tensor(torch.finfo(torch.float64).max, dtype=torch.float64)))
+_OCTAVES = 16  # below the largest value looked for: what is smaller is hardly ever the answer
 _MARGIN = 0.08  # on both sides of a quantile of the probe, as a share of all values
 
 
@@ -35,15 +48,16 @@ class QuantileSearch:
     -0.0 and 0.0 are one value. A few values (`probe`) tell where to look. The first pass over the
     stream counts how many lie in each of ``bins`` small steps there and below them; each later
     pass does so inside the one step that holds the rank, or writes its values down if they are
-    few. Two or three passes are the rule. Between passes, the number of values and a checksum are
-    compared: a stream that did not repeat itself is an error (`ChangedStreamError`).
+    few. Numbers of 16 bits are so few that one pass is the rule, for others it is two or three.
+    Between passes, the number of values and a checksum are compared: a stream that did not repeat
+    itself is an error (`ChangedStreamError`).
 
-    Memory: 8 bytes times ``bins`` for every channel and quantile, besides a few numbers.
+    Memory: at most 8 bytes times ``bins`` for every channel and quantile, besides a few numbers.
 
     Args:
         channels: Number of channels; 1 treats all values of a batch as one channel.
         quantiles: Which to find, each in (0, 1].
-        bins: Steps that a pass tells apart, at least 2.
+        bins: Steps that a pass tells apart at most, at least 2.
         device: Where the batches are.
         group: The processes that share the stream; None for one process alone. Every process must
             call `start` and `finish_pass` equally often, also where it has no batch.
@@ -83,9 +97,11 @@ class QuantileSearch:
         # An empty interval, reversed, so that the smallest `lo` and largest `hi` win.
         self._lo = self._filled(shape, torch.iinfo(torch.int64).max)
         self._hi = self._filled(shape, torch.iinfo(torch.int64).min)
+        self._gap = self._filled(shape, 0)  # of `Interval`
         self._below = self._filled(shape, 0)  # values known to lie below `lo`
         self._inside = self._filled(shape, 0)  # and in the interval
         self._dtype = torch.float32
+        self._empty_bits = max(EMPTY_BITS.values())  # of all keys: less with every wider dtype
         self._fingerprint: tuple[int, Tensor] | None = None
         self.passes = 0
 
@@ -122,16 +138,17 @@ class QuantileSearch:
 
     def probe(self, x: Tensor, dim: int = 1) -> None:
         """Takes a few values to guess from. A bad guess costs a pass, nothing else."""
-        x = self._as_outer_channels_inner(x, dim)
+        x, view = self._dense(x, dim)
         if x.dtype == torch.float64:
             self._dtype = torch.float64
-        outer, _, inner = x.shape
+        self._note_empty_bits(x)
         if x.numel() == 0:
             return
-        total = outer * inner
+        inner, total = view.inner, view.outer * view.inner
         # Steps of the golden section: equal steps would take the same columns of every image.
         at = torch.arange(min(_SAMPLE, total), device=x.device) * (int(total * 0.618) | 1) % total
-        sample = x[at // inner, :, at % inner].nan_to_num().sort(0).values  # (sample, C)
+        sample = strided(x, view)[at // inner, :, at % inner]
+        sample = sample.to(compute_dtype(x)).nan_to_num().sort(0).values  # (sample, C)
         last = len(sample) - 1
         for r, q in enumerate(self._quantiles):
             low = max(0, math.floor((float(q) - _MARGIN) * last))
@@ -147,7 +164,8 @@ class QuantileSearch:
         self._reduce(self._lo, "MIN")
         self._reduce(self._hi, "MAX")
         self._dtype = torch.float64 if int(wide) else torch.float32
-        if bool((self._lo > self._hi).any()):  # nobody probed: search everywhere
+        probed = bool((self._lo <= self._hi).all())
+        if not probed:  # search everywhere
             self._dtype = torch.float64
             self._hi = self._filled(tuple(self._hi.shape), _LARGEST)
             self._lo = -self._hi
@@ -155,37 +173,42 @@ class QuantileSearch:
             to_keys(from_keys(keys, torch.float64).to(self._dtype)).long()
             for keys in (self._lo, self._hi)
         )
+        if probed:
+            octave = round(1 / torch.finfo(self._dtype).eps)  # in keys
+            largest = torch.maximum(self._lo.abs(), self._hi.abs())
+            self._gap = (largest - _OCTAVES * octave).clamp(min=0)
+        self._agree_on_empty_bits()
         self._begin_pass(keep=False)
 
     def update(self, x: Tensor, dim: int = 1) -> None:
         """Reads a batch, whose channels are in ``dim``."""
-        x = self._as_outer_channels_inner(x, dim)
-        if x.dtype == torch.float64 and self._dtype != torch.float64:
+        x, view = self._dense(x, dim)
+        if self._dtype == torch.float64:
+            x = x.double()
+        elif x.dtype == torch.float64:
             raise TypeError("the stream began with narrower numbers and now holds float64")
-        x = x.to(self._dtype)
-        self._count += x.shape[0] * x.shape[2]
+        self._note_empty_bits(x)
+        self._count += view.outer * view.inner
         if x.numel() == 0:
             return
-        for r, (interval, into) in enumerate(zip(self._intervals, self._into, strict=True)):
-            seen = scan(x, interval, into)
-            self._under[r] += seen.below
-            if r == 0:
-                self._checksum += seen.checksum
-                self._smallest = torch.minimum(self._smallest, seen.smallest)
-                self._largest = torch.maximum(self._largest, seen.largest)
+        for interval, into, seen in zip(self._intervals, self._into, self._seen, strict=True):
+            scan(x, view, interval, into, seen)
 
     def finish_pass(self) -> None:
         """Ends a pass over the stream: merges what all processes saw and narrows the search."""
         count = self._filled((1,), self._count)
-        for table in (count, self._checksum, self._under):
+        checksum = self._seen[0].checksum
+        for table in (count, checksum, *(seen.below for seen in self._seen)):
             self._reduce(table, "SUM")
         if int(count) == 0:
             raise ValueError("no values were seen")
-        self._check_same(int(count), self._checksum)
+        self._check_same(int(count), checksum)
         if self.passes == 0:
+            self._smallest, self._largest = self._seen[0].smallest, self._seen[0].largest
             self._reduce(self._smallest, "MIN")
             self._reduce(self._largest, "MAX")
             self._check_finite()
+        self._agree_on_empty_bits()
         ranks = [math.ceil(q * self.count) for q in self._quantiles]
         for r, (rank, into) in enumerate(zip(ranks, self._into, strict=True)):
             if isinstance(into, Kept):
@@ -194,6 +217,7 @@ class QuantileSearch:
                 self._reduce(into.counts, "SUM")
                 self._narrow(r, rank, into.counts)
         self.passes += 1
+        self._gap.zero_()
         todo = torch.where(self._lo < self._hi, self._inside, 0)
         # A written-down value takes two numbers, a bin one.
         self._begin_pass(keep=2 * int(todo.sum(1).max()) <= self._bins * self._lo.shape[1])
@@ -204,25 +228,22 @@ class QuantileSearch:
         channels = self._lo.shape[1]
         limits = torch.iinfo(KEYS[self._dtype])
         self._count = 0
-        self._checksum = self._filled((channels,), 0)
-        self._under = self._filled(tuple(self._lo.shape), 0)
-        if self.passes == 0:
-            self._smallest = self._filled((channels,), limits.max)
-            self._largest = self._filled((channels,), limits.min)
+        self._seen = [Seen(channels, limits.max, self._device) for _ in self._lo]
         open_ = (self._lo < self._hi) | (self.passes == 0)
-        self._intervals = [
-            Interval(
-                torch.where(open_[r], lo, limits.max),
-                torch.where(open_[r], hi, limits.min),
-                self._shift(lo, hi),
-            )
-            for r, (lo, hi) in enumerate(zip(self._lo, self._hi, strict=True))
-        ]
+        shift = self._shift(fold(self._lo, self._gap), fold(self._hi, self._gap))
+        bounds = (
+            torch.where(open_, self._lo, limits.max),
+            torch.where(open_, self._hi, limits.min),
+        )
+        tables = zip(*bounds, self._gap, shift, strict=True)
+        self._intervals = [Interval(*(row.clone() for row in rows)) for rows in tables]
         if keep:
             sizes = torch.where(open_, self._inside, 0).sum(1).tolist()
             self._into = [Kept(size, self._device) for size in sizes]
         else:
-            self._into = [Counts(channels, self._bins, self._device) for _ in self._lo]
+            lo, hi = (fold(keys, self._gap) >> shift for keys in (self._lo, self._hi))
+            bins = int((hi - lo).max()) + 1
+            self._into = [Counts(channels, bins, self._device) for _ in self._lo]
 
     def _shift(self, lo: Tensor, hi: Tensor) -> Tensor:
         """How many low bits of the keys a bin leaves open: as few as ``bins`` bins allow."""
@@ -233,22 +254,20 @@ class QuantileSearch:
         for _ in range(2):
             finer = (shift - 1).clamp(min=0)
             shift = torch.where((hi >> finer) - (lo >> finer) < self._bins, finer, shift)
-        return shift
+        return shift.clamp(min=self._empty_bits)
 
     def _narrow(self, r: int, rank: int, counts: Tensor) -> None:
         """From the counts of the bins to the bin that holds the rank, or to what lies outside."""
         lo, hi, under = self._lo[r], self._hi[r], self._below[r]
         if self.passes == 0:
-            under = self._under[r]
+            under = self._seen[r].below
         # Values up to the end of each bin; in place, for this is the largest table there is.
         total = torch.cumsum(counts, 1, out=counts).add_(under.unsqueeze(1))
-        bins = (total < rank).sum(1).clamp(max=self._bins - 1)
+        bins = (total < rank).sum(1).clamp(max=counts.shape[1] - 1)
         upto = total.gather(1, bins.unsqueeze(1)).squeeze(1)
         before = total.gather(1, (bins - 1).clamp(min=0).unsqueeze(1)).squeeze(1)
         held = upto - torch.where(bins > 0, before, under)
-        shift = self._shift(lo, hi)
-        start = ((lo >> shift) + bins) << shift
-        end = start | ((1 << shift) - 1)  # not start + size - 1, which may overflow
+        start, end = self._ends(self._intervals[r], bins)
         new = [torch.maximum(lo, start), torch.minimum(hi, end), upto - held, held]
         if self.passes == 0:  # the guess may have missed
             every = torch.full_like(lo, self.count)
@@ -259,10 +278,27 @@ class QuantileSearch:
             known = torch.zeros_like(lo, dtype=torch.bool)
         else:
             known = lo == hi
+        new[:2] = self._without_empty_ends(*new[:2])
         old = (lo, hi, self._below[r], self._inside[r])
         self._lo[r], self._hi[r], self._below[r], self._inside[r] = (
             torch.where(known, was, becomes) for was, becomes in zip(old, new, strict=True)
         )
+
+    @staticmethod
+    def _ends(interval: Interval, bins: Tensor) -> tuple[Tensor, Tensor]:
+        """The first and the last key of a bin of each channel."""
+        gap, shift = interval.gap, interval.shift
+        start = (interval.first + bins) << shift
+        end = start | ((1 << shift) - 1)
+        # Inside the interval, where nothing overflows.
+        start, end = start.maximum(fold(interval.lo, gap)), end.minimum(fold(interval.hi, gap))
+        # The bin of the folded key 0 holds all keys from -gap to gap.
+        return start + torch.where(start > 0, gap, -gap), end + torch.where(end < 0, -gap, gap)
+
+    def _without_empty_ends(self, lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
+        """The part of an interval from the first to the last key that a value can have."""
+        empty = self._empty_bits
+        return -(-lo >> empty << empty), hi >> empty << empty
 
     @staticmethod
     def _replace(columns: list[Tensor], where: Tensor, by: list[Tensor]) -> None:
@@ -326,8 +362,16 @@ class QuantileSearch:
                     f"NaN or infinity in {len(bad)} channels, the first is {bad[0]}"
                 )
 
-    def _as_outer_channels_inner(self, x: Tensor, dim: int) -> Tensor:
-        """``x`` in memory order as (outer, C, inner), in a dtype that has keys: a view if dense."""
+    def _note_empty_bits(self, x: Tensor) -> None:
+        self._empty_bits = min(self._empty_bits, EMPTY_BITS.get(x.dtype, 0))
+
+    def _agree_on_empty_bits(self) -> None:
+        narrowest = self._filled((1,), 0 if self._dtype == torch.float64 else self._empty_bits)
+        self._reduce(narrowest, "MIN")
+        self._empty_bits = int(narrowest)
+
+    def _dense(self, x: Tensor, dim: int) -> tuple[Tensor, layout.View]:
+        """``x``, copied only if it is not dense, and how its channels lie in memory."""
         channels = self._lo.shape[1]
         if channels != 1 and not (-x.dim() <= dim < x.dim() and x.shape[dim] == channels):
             raise ValueError(
@@ -336,8 +380,7 @@ class QuantileSearch:
         x = layout.densify(x.detach())
         view = layout.view(x, channels, dim)
         assert view is not None, "densify left gaps"
-        strides = (view.channels * view.inner, view.inner, 1)
-        return x.as_strided(view, strides, x.storage_offset()).to(compute_dtype(x))
+        return x, view
 
     def _filled(self, shape: tuple[int, ...], value: int) -> Tensor:
         return torch.full(shape, value, dtype=torch.int64, device=self._device)

@@ -38,8 +38,22 @@ def specimen(
         **{**PROTOCOL, "activation": activation, "seed": seed, "epochs": epochs, "freeze": freeze}
         | fields
     )
+    return record_of(root, run, wrong, status=status, layers=layers, environment=environment)
+
+
+def record_of(
+    root: Path,
+    run: Run,
+    wrong: Sequence[int] = (),
+    *,
+    status: str | None = "finished",
+    layers: dict[str, int] = LAYERS,
+    environment: dict[str, Any] = ENVIRONMENT,
+    kept: int | None = None,
+) -> records.Record:
+    """The record of any run, with the outcome that is wanted; of ``kept`` epochs, or of all."""
     record = records.create(root, run, environment)
-    records.write_history(record.folder, _history(run, layers, status))
+    records.write_history(record.folder, _history(run, layers, status, kept or run.epochs))
     labels = torch.arange(IMAGES) % 10
     predictions = labels.clone()
     predictions[list(wrong)] += 1
@@ -48,15 +62,22 @@ def specimen(
         records.write_predictions(record.folder, predictions, labels)
     if status is not None:
         error = len(wrong) / IMAGES if tested else None
-        result = {"status": status, "test_error": error, "epochs": epochs, "seconds": 2.0 * seed}
+        result: dict[str, Any] = {
+            "status": status,
+            "test_error": error,
+            "epochs": run.epochs,
+            "seconds": 2.0 * run.seed,
+        }
+        if run.ema:
+            result["ema_test_error"] = error and error / 2
         records.write_run(record.folder, run, environment, result)
     return records.load(record.folder)
 
 
-def _history(run: Run, layers: dict[str, int], status: str | None) -> History:
+def _history(run: Run, layers: dict[str, int], status: str | None, epochs: int) -> History:
     stream = torch.Generator().manual_seed(run.seed)
     history = History()
-    for epoch in range(1, run.epochs + 1):
+    for epoch in range(1, epochs + 1):
         inputs = {name: torch.randn(500, generator=stream) * epoch for name in layers}
         parameters = {
             name: torch.randn(4, channels, generator=stream)
@@ -65,7 +86,7 @@ def _history(run: Run, layers: dict[str, int], status: str | None) -> History:
         }
         grid = torch.tensor(PROBABILITIES)
         loss = 2.0 / epoch + 0.1 * run.seed
-        if status == "diverged" and epoch == run.epochs:
+        if status == "diverged" and epoch == epochs:
             loss = float("nan")
             inputs = {name: x * loss for name, x in inputs.items()}
             parameters = {name: p * loss for name, p in parameters.items()}

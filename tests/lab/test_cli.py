@@ -113,7 +113,8 @@ def test_slow_packages_are_imported_when_they_are_needed() -> None:
         ("train srelu --epochs 3 --set freeze=5", "freeze of 5 epochs leaves nothing of 3 epochs"),
         ("train --dataset mnist", "get it with `srelu data get mnist`"),
         ("report nowhere", "no records in nowhere: train some with `srelu compare`"),
-        ("paper figure9", "unknown figure 'figure9'"),
+        ("paper run headlin", "unknown block 'headlin': did you mean 'headline'?"),
+        ("paper collect headline", "there are no records in runs"),
         ("paper figure1 --out a.jpeg", "unknown file type of a.jpeg 'jpeg'"),
         ("paper figure1 --out no/where.png", "No such file or directory"),
         ("bench rely", "unknown provider 'rely': did you mean 'relu'?"),
@@ -135,6 +136,7 @@ def test_mistakes_are_one_clear_line(tmp_path: Path, line: str, message: str) ->
 def test_wrong_usage_has_its_own_exit_code() -> None:
     assert srelu("compare --seeds 0").exit_code == 2
     assert srelu("no-such-command").exit_code == 2
+    assert srelu("paper figure9").exit_code == 2
 
 
 def test_report_in_every_format(tmp_path: Path) -> None:

@@ -113,3 +113,16 @@ def test_equal_seeds_give_equal_weights_for_every_activation():
     )
     for (_, a), (_, b) in zip(one.layers(), other.layers(), strict=True):
         assert torch.equal(a.linear.weight, b.linear.weight)
+
+
+@torch.no_grad()
+def test_a_compiler_sees_the_whole_network(net):
+    """All heads and losses are one graph."""
+    x, labels = torch.randn(1, 3, 224, 224) * 50, torch.tensor([3])
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return net.losses(net.outputs(x), labels)[0]
+
+    net.eval()
+    compiled = torch.compile(loss, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), loss(x))

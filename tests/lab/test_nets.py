@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from torch_srelu import SReLU
 from torch_srelu.lab import nets
 from torch_srelu.lab.activations import ACTIVATIONS
 from torch_srelu.lab.recipes import recipe
@@ -110,17 +111,19 @@ def test_unknown_names_list_the_choices():
         nets.build("nin-cifar1", "relu")
 
 
-def test_the_bias_of_a_gpu_block_has_torchs_gradient() -> None:
-    """The sum in two steps is the sum; on a CPU the block leaves it to torch."""
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_gpu_block_takes_its_bias_along(frozen: bool) -> None:
+    """In training, convolution, bias and SReLU are what they are one after the other."""
     torch.manual_seed(0)
-    y = torch.randn(4, 3, 5, 6).to(memory_format=torch.channels_last).requires_grad_()
-    bias, grad = torch.randn(3, requires_grad=True), torch.randn(4, 3, 5, 6)
-    got = torch.autograd.grad(nets._AddBias.apply(y, bias), [y, bias], grad)
-    expected = torch.autograd.grad(
-        y.double() + bias.double()[:, None, None], [y, bias], grad.double()
-    )
-    torch.testing.assert_close(got, expected)
-    low = y.detach().bfloat16().requires_grad_()
-    out = nets._AddBias.apply(low, bias)
-    assert out.dtype == torch.bfloat16
-    assert torch.autograd.grad(out, bias, grad.bfloat16())[0].dtype == torch.float32
+    net = nets.build("nin-digits", "srelu").cuda()
+    block = next(block for _, block in net.blocks())
+    assert isinstance(block.act, SReLU)
+    block.act.frozen = frozen
+    x = torch.randn(8, 1, 8, 8, device="cuda")
+    grad = torch.randn(8, 32, 8, 8, device="cuda")
+    parameters = list(block.parameters())
+    got = [block(x), *torch.autograd.grad(block(x), parameters, grad)]
+    plain = block.act(block.conv(x))
+    expected = [plain, *torch.autograd.grad(plain, parameters, grad)]
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)

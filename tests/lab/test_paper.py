@@ -10,7 +10,8 @@ from scipy.special import xlogy
 
 from torch_srelu import SReLU
 from torch_srelu.lab import curves
-from torch_srelu.lab.paper import FIGURES, FORMATS, render
+from torch_srelu.lab.paper.figures import DRAWN as FIGURES
+from torch_srelu.lab.paper.figures import FORMATS, render
 
 HEADS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
 

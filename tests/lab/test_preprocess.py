@@ -1,5 +1,7 @@
 """Preprocessing against an independent computation in float64 numpy."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -91,6 +93,16 @@ def test_the_whitening_is_cached_for_these_images_alone(train, tmp_path, monkeyp
         assert torch.equal(fit("gcn+zca", train, white=255, cache=tmp_path)(train), first)
         with pytest.raises(AssertionError, match="fitted again"):
             fit("gcn+zca", train[:-1], white=255, cache=tmp_path)
-    (stored,) = tmp_path.iterdir()
+    (stored,) = tmp_path.glob("*.safetensors")
     stored.write_bytes(stored.read_bytes()[:100])  # damaged: computed anew
     assert torch.equal(fit("gcn+zca", train, white=255, cache=tmp_path)(train), first)
+
+
+def test_of_several_that_start_together_one_computes(train, tmp_path, monkeypatch):
+    computed = []
+    zca = preprocess.zca
+    monkeypatch.setattr(preprocess, "zca", lambda images: computed.append(1) or zca(images))
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda _: fit("gcn+zca", train, 255, tmp_path)(train), range(4)))
+    assert len(computed) == 1
+    assert all(torch.equal(images, made[0]) for images in made)

@@ -70,17 +70,6 @@ def test_magnitude_follows_the_network(comparison: Comparison) -> None:
     assert relu["y"][0] == pytest.approx(np.mean(last))
 
 
-def test_layer_table_is_over_channels_and_seeds(comparison: Comparison) -> None:
-    relu, srelu = comparison.rivals
-    assert learned.layer_table(relu) == []
-    first = learned.layer_table(srelu)[0]
-    last = np.concatenate([r.parameters()["conv1"][-1].numpy() for r in srelu.records], axis=1)
-    assert (first.layer, first.channels) == ("conv1", LAYERS["conv1"])
-    np.testing.assert_allclose(first.mean, last.mean(1), rtol=1e-6)
-    np.testing.assert_allclose(first.std, last.std(1), rtol=1e-5)
-    assert first.crossed == pytest.approx(np.mean(last[2] > last[0]))
-
-
 def test_explorer_ships_the_reference_curves(comparison: Comparison) -> None:
     record = comparison.rivals[1].records[0]
     data = learned.explorer([("one", record)])

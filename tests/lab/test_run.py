@@ -65,6 +65,7 @@ def test_every_decision_changes_the_key():
         "validation": {"validation": 0.2},
         "ema": {"ema": 0.99},
         "weight_decay": {"weight_decay": 1e-4},
+        "start": {"start": "0123456789"},
     }
     for field in dataclasses.fields(Run):
         if field.name == "optimizer":  # has one choice

@@ -1,6 +1,5 @@
 """Training: what is learned, what is recorded, and that stopping changes nothing."""
 
-import math
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +12,9 @@ from torch_srelu.lab import checkpoints, records, sources
 from torch_srelu.lab.checkpoints import NAME, PREVIOUS, CheckpointWarning
 from torch_srelu.lab.data.errors import DataError
 from torch_srelu.lab.data.load import load
-from torch_srelu.lab.history import Metrics
 from torch_srelu.lab.recipes import recipe
 from torch_srelu.lab.records import Record
-from torch_srelu.lab.train import Progress, judge, train
+from torch_srelu.lab.train import Progress, Stopped, train
 
 HERE = Path(__file__).parent
 
@@ -140,6 +138,38 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path, share, monkeypatch, whole):
     assert_equal(record, whole)
 
 
+def test_told_to_stop_it_stops_at_that_step_with_a_checkpoint(tmp_path, whole):
+    asked = []
+
+    def stop() -> bool:
+        asked.append(1)
+        return len(asked) == 20  # of 3 epochs of 14 steps
+
+    with pytest.raises(Stopped):
+        train(INTERRUPTED, tmp_path, stop=stop)
+    (record,) = records.find(tmp_path)
+    state = checkpoints.load(record.folder)
+    assert state is not None
+    steps = len(load("digits", "train").labels) * 0.8 // INTERRUPTED.batch
+    assert state["epoch"] * steps + state["step"] == 20
+    assert_equal(train(INTERRUPTED, tmp_path), whole)
+
+
+def test_a_run_begins_with_the_weights_of_another(tmp_path):
+    base = train(tiny("lrelu", epochs=1, options={"slope": 0.2}, ema=0.5), tmp_path)
+    ended = checkpoints.load(base.folder)
+    run = tiny(epochs=1, freeze=0, lr=0.0, ema=0.5, start=base.run.key())
+    state = checkpoints.load(train(run, tmp_path).folder)
+    assert ended is not None
+    assert state is not None
+    averages = dict(zip(state["net"], state["averaged"], strict=True))
+    for name, weight in ended["net"].items():
+        assert torch.equal(state["net"][name], weight)
+        assert torch.equal(averages[name], weight)  # of what it began with: nothing was learned
+    with pytest.raises(ValueError, match="no finished record of it with a checkpoint"):
+        train(tiny(start="0123456789"), tmp_path)
+
+
 def test_killed_at_ten_random_moments_the_record_is_the_same(tmp_path, whole):
     seconds = 2 * sum(m.seconds for m in whole.metrics)  # with its checkpoints, roughly
     kills = 0
@@ -187,27 +217,6 @@ def test_two_trainings_of_the_same_run_at_once_are_refused(tmp_path):
 
     with pytest.raises(RuntimeError, match="another process is training this run"):
         train(tiny("relu"), tmp_path, on_epoch=again)
-
-
-@pytest.mark.parametrize(
-    ("losses", "epochs", "status"),
-    [
-        ([], 5, None),
-        ([2.3026], 5, None),
-        ([2.3026, 2.3026], 5, "dead"),
-        ([2.3026, 2.28], 5, None),
-        ([2.0, 1.0, math.nan], 5, "diverged"),
-        ([math.inf], 5, "diverged"),
-        ([2.0, 1.0, 2.3026], 5, None),
-        ([2.0, 1.0, 2.3026], 3, "diverged"),
-        ([2.0, 1.0, 0.5], 3, "finished"),
-        ([2.0], 1, "finished"),
-        ([2.31], 1, "finished"),  # one epoch says nothing yet
-    ],
-)
-def test_the_rule_for_dead_and_diverged(losses, epochs, status):
-    rows = [Metrics(i, 0.1, loss, 0.5, 1.0, 1.0, None, "plain") for i, loss in enumerate(losses)]
-    assert judge(rows, epochs, math.log(10) - 0.01) == status
 
 
 def test_a_dead_start_is_recorded_and_not_tested(tmp_path):

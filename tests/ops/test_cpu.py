@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 import torch_srelu
+from checks import Problem, lay_out, using
 from torch_srelu.ops import cpu, registration
 
 SOURCE = Path(torch_srelu.__file__).parent
@@ -38,6 +39,88 @@ def test_the_number_of_threads_changes_no_bit(shape) -> None:
         torch.set_num_threads(before)
     for other in results[1:]:
         assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+# Both shapes of loop, each with an odd number of elements, of channels and of rows.
+ODD_SHAPES = [(3, 5, 9, 77), (33, 41, 7, 7), (9001, 33)]
+
+
+@pytest.mark.parametrize("isa", cpu.isas())
+@pytest.mark.parametrize("shape", ODD_SHAPES)
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
+def test_bfloat16_has_the_bits_of_the_reference(isa: str, shape, layout: str) -> None:
+    """Two elements are computed in a word: none is lost at the end, and all are rounded alike."""
+    torch.manual_seed(0)
+    scales = torch.tensor([1.0, 1e-39, 3e38])  # the smallest and the largest numbers among them
+    x, grad = (
+        lay_out(torch.randn(shape) * scales[torch.randint(3, shape)], layout).bfloat16()
+        for _ in range(2)
+    )
+    params = [torch.randn(shape[1]) for _ in range(4)]
+    with using(f"cpu-{isa}"):
+        y, grads = Problem(x, params, grad, 1).run()
+    with using("reference"):
+        expected_y, expected = Problem(x, params, grad, 1).run()
+    assert torch.equal(y, expected_y)
+    assert torch.equal(grads[0], expected[0])
+
+
+@pytest.mark.parametrize("isa", cpu.isas())
+@pytest.mark.parametrize("shape", ODD_SHAPES)
+def test_every_nan_in_a_parameter_reaches_bfloat16(isa: str, shape) -> None:
+    """Also one whose bits are all ones: rounding it up would make a zero of it."""
+    all_ones = torch.tensor(0x7FFFFFFF, dtype=torch.int32).view(torch.float32)
+    params = [
+        torch.zeros(shape[1]),
+        torch.full((shape[1],), float(all_ones)),
+        *torch.zeros(2, shape[1]),
+    ]
+    assert params[1].view(torch.int32)[0] == 0x7FFFFFFF
+    x = torch.ones(shape, dtype=torch.bfloat16)
+    with using(f"cpu-{isa}"):
+        y, grads = Problem(x, params, x, 1).run()
+    assert y.isnan().all()
+    assert grads[0].isnan().all()
+
+
+@pytest.mark.parametrize("isa", cpu.isas())
+@pytest.mark.parametrize("dtype", cpu.DTYPES)
+@pytest.mark.parametrize("shape", ODD_SHAPES)
+def test_what_is_not_needed_changes_nothing_else(isa: str, dtype: torch.dtype, shape) -> None:
+    """A frozen unit has no parameter gradients, the first of a network none for its input."""
+    torch.manual_seed(0)
+    x, grad = torch.randn(2, *shape).to(dtype)
+    arguments = (grad, x, *torch.randn(4, shape[1]), 1)
+    with using(f"cpu-{isa}"):
+        grad_x, grads = registration.compute_backward(*arguments, True, True)
+        only_x, no_grads = registration.compute_backward(*arguments, True, False)
+        no_x, only_grads = registration.compute_backward(*arguments, False, True)
+    assert no_x is None
+    assert no_grads is None
+    assert grad_x is not None
+    assert only_x is not None
+    assert grads is not None
+    assert only_grads is not None
+    assert torch.equal(only_x, grad_x)
+    assert torch.equal(only_grads, grads)
+
+
+def test_large_results_ask_for_huge_pages() -> None:
+    """Fresh memory in pages of 4 KiB costs several times what SReLU itself does."""
+    if not Path("/sys/kernel/mm/transparent_hugepage/enabled").exists():
+        pytest.skip("this kernel has no transparent huge pages")
+    y = registration.compute(torch.randn(1, 8, 1200, 1200), *torch.ones(4, 8), 1)
+    middle = y.data_ptr() + y.nbytes // 2
+    inside = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        first, _, rest = line.partition(" ")
+        if "-" in first and not first.endswith(":"):
+            start, end = (int(address, 16) for address in first.split("-"))
+            inside = start <= middle < end
+        elif inside and first == "VmFlags:":
+            assert "hg" in rest.split()
+            return
+    pytest.fail("the result is in no mapping of this process")
 
 
 class ActivatedInWorker(Dataset):

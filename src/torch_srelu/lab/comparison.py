@@ -12,13 +12,13 @@ import numpy as np
 
 from . import statistics
 from .choices import check_choice
+from .fates import FINISHED, UNFINISHED
 from .records import Record
 from .run import Run
 from .statistics import Interval, Paired, Pooled, Summary
 
 # What makes a rival. Everything else, but for the seed, is the protocol that all rivals share.
 RIVAL_FIELDS = ("activation", "options", "freeze", "quantile", "scope", "lr_scale", "fixed")
-FINISHED, DEAD, DIVERGED, UNFINISHED = "finished", "dead", "diverged", "unfinished"
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Rival:
 
     def wrong(self, seeds: Sequence[int]) -> np.ndarray | None:
         """Which test images were misclassified, (seeds, images); None if that was not kept."""
-        records = {r.run.seed: r for r in self.records if (r.folder / "predictions.gz").exists()}
+        records = {r.run.seed: r for r in self.records if r.tested}
         if not records.keys() >= set(seeds):
             return None
         return np.stack([(records[s].predictions() != records[s].labels()).numpy() for s in seeds])
@@ -103,7 +103,7 @@ class Comparison:
     @cached_property
     def places(self) -> list[str]:
         """Where the numbers come from: hardware and the versions that decide them."""
-        return sorted({_place(record.environment) for record in self.records})
+        return sorted({place(record.environment) for record in self.records})
 
     @cached_property
     def pooled(self) -> Pooled | None:
@@ -217,6 +217,8 @@ def _comparison(records: list[Record], baseline: str | None) -> Comparison:
 
 def _protocol(run: Run) -> dict[str, Any]:
     fields = run.to_dict()
+    if run.start:  # which weights a run begins with goes with its seed
+        fields["start"] = "another run's weights"
     return {name: v for name, v in fields.items() if name not in (*RIVAL_FIELDS, "seed")}
 
 
@@ -239,7 +241,8 @@ def _titles(protocols: list[dict[str, Any]]) -> list[str]:
     return titles
 
 
-def _place(environment: Mapping[str, Any]) -> str:
+def place(environment: Mapping[str, Any]) -> str:
+    """Where a record comes from, in words: hardware and the versions that decide its numbers."""
     versions = environment.get("versions", {})
     parts = [f"{name} {versions[name]}" for name in ("torch", "torch_srelu") if name in versions]
     return ", ".join([str(environment.get("hardware", "unknown hardware")), *parts])

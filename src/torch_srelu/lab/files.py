@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -29,3 +31,11 @@ def sweep(folder: Path) -> None:
     """Removes drafts that a killed process left behind."""
     for draft in folder.glob(".*.[0-9]*"):
         draft.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Waits until no other process is inside with the same ``path``, a file that is made."""
+    with open(path, "ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -10,7 +10,9 @@
         checkpoint.pt           where an unfinished run goes on
 
 Names sort by time and nothing is overwritten: a run that was finished is never trained again, one
-that was not goes on in its own folder.
+that was not goes on in its own folder. A finished record may also be an archive, ``<name>.zip``,
+which holds the same files without the checkpoint and with the last epoch's tensors alone (see
+`archives`); what reads folders reads archives.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ import gzip
 import io
 import json
 import time
-from collections.abc import Mapping
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +39,7 @@ from .history import History, Inputs, Metrics, inputs_from
 from .run import Run
 
 FORMAT = 1
+ARCHIVE = ".zip"
 
 
 class RecordError(ValueError):
@@ -43,10 +48,10 @@ class RecordError(ValueError):
 
 @dataclass(frozen=True)
 class Record:
-    """A run's folder, as it is on disk now.
+    """A run's folder or archive, as it is on disk now.
 
     Attributes:
-        folder: Where it lies.
+        folder: The folder or archive.
         run: What was trained.
         environment: Versions, hardware and state of the source code when it was started.
         result: None until the run has ended, then "status" ("finished", "dead" or "diverged"),
@@ -61,30 +66,72 @@ class Record:
     metrics: list[Metrics]
 
     def parameters(self) -> dict[str, Tensor]:
-        """Per SReLU layer, (epochs, 4, C): t_r, a_r, t_l, a_l after each epoch; else empty."""
-        return _read_tensors(self.folder / "parameters.safetensors")
+        """Per SReLU layer, (epochs, 4, C): t_r, a_r, t_l, a_l after each epoch; else empty.
 
-    def inputs(self) -> Inputs:
-        """How the inputs of each activation were distributed, epoch by epoch."""
-        return inputs_from(_read_tensors(self.folder / "inputs.safetensors"))
+        An archive has the last epoch alone.
+        """
+        return self.tensors("parameters.safetensors")
+
+    def inputs(self) -> Inputs | None:
+        """How the inputs of each activation were distributed, epoch by epoch; None if not kept.
+
+        An archive has the last epoch alone.
+        """
+        tensors = self.tensors("inputs.safetensors")
+        return inputs_from(tensors) if tensors else None
+
+    @property
+    def tested(self) -> bool:
+        """Whether the predictions for the test images are there."""
+        return self.read("predictions.gz") is not None
 
     def predictions(self) -> Tensor:
         """The predicted class of every test image in the data set's order, uint8."""
-        return _read_bytes(self.folder / "predictions.gz")
+        raw = self.read("predictions.gz")
+        if raw is None:
+            raise RecordError(
+                f"{self.folder} has no predictions.gz: it is written when a run has finished"
+            )
+        return classes(raw, self.folder / "predictions.gz")
 
     def labels(self) -> Tensor:
         """The true class of every test image, uint8."""
-        return _read_bytes(self.folder / "labels.gz")
+        raw, place = self.read("labels.gz"), self.folder / "labels.gz"
+        if raw is None:
+            place = labels_file(self.folder.parent, self.run.dataset)
+            raw = _read(place.parent, place.name)
+        if raw is None:
+            raise RecordError(f"{self.folder} has no labels.gz, and {place} does not exist")
+        return classes(raw, place)
+
+    def read(self, name: str) -> bytes | None:
+        """The bytes of the file ``name``; None if the record has none."""
+        return _read(self.folder, name)
+
+    def tensors(self, name: str) -> dict[str, Tensor]:
+        """The tensors of the file ``name``; empty if the record has none."""
+        raw = self.read(name)
+        if raw is None:
+            return {}
+        try:
+            return safetensors.torch.load(raw)
+        except safetensors.SafetensorError as error:
+            raise RecordError(f"{self.folder / name} is damaged: {error}") from error
+
+
+def labels_file(root: Path, dataset: str) -> Path:
+    """Where the archives in ``root`` have the true classes of the test images, once for all."""
+    return root / f"labels-{dataset}.gz"
 
 
 def load(folder: Path | str) -> Record:
-    """Reads the record in ``folder``."""
+    """Reads the record in ``folder``, which may be an archive."""
     folder = Path(folder)
-    path = folder / "run.json"
-    if not path.is_file():
+    path, raw = folder / "run.json", _read(folder, "run.json")
+    if raw is None:
         raise RecordError(f"{folder} is not the record of a run: it has no run.json")
     try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
+        plain = json.loads(raw)
         version = plain["format"]
     except (ValueError, TypeError, KeyError) as error:
         raise RecordError(
@@ -100,7 +147,8 @@ def load(folder: Path | str) -> Record:
         environment, result = plain["environment"], plain["result"]
     except (ValueError, TypeError, KeyError) as error:
         raise RecordError(f"{path} does not describe a run: {error}") from error
-    return Record(folder, run, environment, result, _read_metrics(folder / "metrics.csv"))
+    metrics = _metrics(_read(folder, "metrics.csv") or b"", folder / "metrics.csv")
+    return Record(folder, run, environment, result, metrics)
 
 
 def find(root: Path | str) -> list[Record]:
@@ -108,17 +156,27 @@ def find(root: Path | str) -> list[Record]:
     root = Path(root)
     if not root.is_dir():
         return []
-    return [load(path.parent) for path in sorted(root.glob("*/run.json"))]
+    return _load_all(root, "*")
+
+
+def with_key(root: Path | str, key: str) -> list[Record]:
+    """The records of the run that has this key, oldest first."""
+    return [record for record in _load_all(Path(root), f"*-{key}") if record.run.key() == key]
+
+
+def results(found: Iterable[Record]) -> dict[str, Mapping[str, Any]]:
+    """The results of the runs that have one, by the run's key; the last record of a run counts."""
+    return {record.run.key(): record.result for record in found if record.result is not None}
 
 
 def finished(root: Path | str, run: Run) -> Record | None:
     """The newest record of exactly this run that has a result."""
-    return next((r for r in reversed(_of(root, run)) if r.result is not None), None)
+    return next((r for r in reversed(with_key(root, run.key())) if r.result is not None), None)
 
 
 def unfinished(root: Path | str, run: Run) -> Record | None:
     """The newest record of exactly this run that has no result yet."""
-    return next((r for r in reversed(_of(root, run)) if r.result is None), None)
+    return next((r for r in reversed(with_key(root, run.key())) if r.result is None), None)
 
 
 def create(root: Path | str, run: Run, environment: Mapping[str, Any]) -> Record:
@@ -164,17 +222,25 @@ def write_predictions(folder: Path, predictions: Tensor, labels: Tensor) -> None
         files.write(folder / f"{name}.gz", gzip.compress(raw, mtime=0))
 
 
-def _of(root: Path | str, run: Run) -> list[Record]:
-    key = run.key()
-    paths = sorted(Path(root).glob(f"*-{key}/run.json"))
-    return [record for path in paths if (record := load(path.parent)).run == run]
+def _load_all(root: Path, pattern: str) -> list[Record]:
+    folders = [path.parent for path in root.glob(f"{pattern}/run.json")]
+    archives = list(root.glob(f"{pattern}{ARCHIVE}"))
+    return [load(place) for place in sorted([*folders, *archives], key=lambda place: place.name)]
 
 
-def _read_metrics(path: Path) -> list[Metrics]:
-    if not path.is_file():
-        return []
-    with open(path, encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+def _read(place: Path, name: str) -> bytes | None:
+    """The file ``name`` of a folder or an archive; None if it has none."""
+    if place.suffix != ARCHIVE:
+        path = place / name
+        return path.read_bytes() if path.is_file() else None
+    try:
+        with zipfile.ZipFile(place) as archive:
+            return archive.read(name) if name in archive.namelist() else None
+    except (zipfile.BadZipFile, zlib.error) as error:
+        raise RecordError(f"{place} is damaged: {error}") from error
+
+
+def _metrics(raw: bytes, path: Path) -> list[Metrics]:
     try:
         return [
             Metrics(
@@ -187,7 +253,7 @@ def _read_metrics(path: Path) -> list[Metrics]:
                 val_error=float(row["val_error"]) if row["val_error"] else None,
                 phase=row["phase"],
             )
-            for row in rows
+            for row in csv.DictReader(io.StringIO(raw.decode(), newline=""))
         ]
     except (KeyError, TypeError, ValueError) as error:
         raise RecordError(f"{path} is damaged: {error!r}") from error
@@ -198,20 +264,10 @@ def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     files.write(path, safetensors.torch.save(contiguous))
 
 
-def _read_tensors(path: Path) -> dict[str, Tensor]:
-    if not path.is_file():
-        return {}
+def classes(raw: bytes, path: Path) -> Tensor:
+    """Classes of images as uint8 from the bytes of a file that `write_predictions` made."""
     try:
-        return safetensors.torch.load(path.read_bytes())
-    except safetensors.SafetensorError as error:
+        unpacked = gzip.decompress(raw)
+    except (OSError, EOFError, zlib.error) as error:
         raise RecordError(f"{path} is damaged: {error}") from error
-
-
-def _read_bytes(path: Path) -> Tensor:
-    if not path.is_file():
-        raise RecordError(f"{path} does not exist: predictions are written when a run has finished")
-    try:
-        raw = gzip.decompress(path.read_bytes())
-    except (OSError, EOFError) as error:
-        raise RecordError(f"{path} is damaged: {error}") from error
-    return torch.frombuffer(bytearray(raw), dtype=torch.uint8)
+    return torch.frombuffer(bytearray(unpacked), dtype=torch.uint8)

@@ -56,6 +56,7 @@ class Run:
         precision: "float32", or "bf16" for autocast.
         deterministic: Only algorithms whose result does not vary from run to run (CUDA).
         world: Number of processes that share each batch.
+        start: Key of a finished run whose weights this one begins with; "" to begin from the seed.
 
     Example:
         >>> run = Run(dataset="digits", net="nin-digits", activation="relu", seed=1, epochs=2,
@@ -93,6 +94,7 @@ class Run:
     precision: str = "float32"
     deterministic: bool = False
     world: int = 1
+    start: str = ""
 
     def __post_init__(self) -> None:
         # One spelling of every value, so that equal runs have equal keys: lists from JSON become

@@ -9,6 +9,7 @@ continue a run.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -54,55 +55,87 @@ class DropoutStream:
 
     def keep(self, x: Tensor, share: float) -> Tensor:
         """A mask like ``x``, 1 with probability ``share`` and else 0."""
-        return self._own(self._whole(x).bernoulli_(share, generator=self.generator))
+        mask = torch.empty_like(x)
+        self.fill(mask, share)
+        return mask
+
+    def fill(self, mask: Tensor, share: float) -> None:
+        """Draws a mask of the shape and layout of ``mask`` into it."""
+        self._draw(mask, lambda t: t.bernoulli_(share, generator=self.generator))
 
     def exponential(self, x: Tensor) -> Tensor:
         """Draws like ``x`` from the exponential distribution with mean 1."""
-        return self._own(self._whole(x).exponential_(generator=self.generator))
+        draws = torch.empty_like(x)
+        self._draw(draws, lambda t: t.exponential_(generator=self.generator))
+        return draws
 
-    def _whole(self, x: Tensor) -> Tensor:
-        """Room for the draws of the whole batch, of which ``x`` is this process's part."""
-        channels_last = x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)
-        return torch.empty(
-            (x.shape[0] * self.world, *x.shape[1:]),
-            dtype=x.dtype,
-            device=x.device,
+    def _draw(self, out: Tensor, draw: Callable[[Tensor], object]) -> None:
+        """Draws for the whole batch; ``out`` gets this process's part."""
+        if self.world == 1:
+            draw(out)
+            return
+        images = out.shape[0]
+        channels_last = out.dim() == 4 and out.is_contiguous(memory_format=torch.channels_last)
+        whole = torch.empty(
+            (images * self.world, *out.shape[1:]),
+            dtype=out.dtype,
+            device=out.device,
             memory_format=torch.channels_last if channels_last else torch.contiguous_format,
         )
-
-    def _own(self, draws: Tensor) -> Tensor:
-        """This process's part of the draws for a whole batch."""
-        images = draws.shape[0] // self.world
-        return draws[self.rank * images :][:images]
+        draw(whole)
+        out.copy_(whole[self.rank * images :][:images])
 
 
-def required(stream: DropoutStream | None) -> DropoutStream:
-    """The stream; an error where there is none, as in a network that is only evaluated."""
-    if stream is None:
-        raise RuntimeError(
-            "this network has no dropout stream: call net.eval(), or build it with `dropout=`"
-        )
-    return stream
-
-
-class Dropout(nn.Module):
-    """Dropout that draws from the run's own stream: y = x * mask / (1 - p) in training.
+class Drawing(nn.Module):
+    """A module that draws from the run's own stream in training.
 
     Args:
-        p: Probability of a zero.
         stream: The network's stream; without one, as in a network that is only evaluated,
             training mode is an error.
     """
 
-    def __init__(self, p: float, stream: DropoutStream | None = None) -> None:
+    def __init__(self, stream: DropoutStream | None) -> None:
         super().__init__()
-        self.p, self.stream = p, stream
+        self.stream = stream
+
+    def own_stream(self) -> DropoutStream:
+        """The stream, if there is one."""
+        if self.stream is None:
+            raise RuntimeError(
+                "this network has no dropout stream: call net.eval(), or build it with `dropout=`"
+            )
+        return self.stream
+
+
+class Dropout(Drawing):
+    """Dropout that draws from the run's own stream: y = x * mask / (1 - p) in training.
+
+    Args:
+        p: Probability of a zero.
+        stream: Where it draws from; needed for training only.
+
+    Attributes:
+        mask: What training passes multiply with, as `draw` left it; None, as it is at first, makes
+            every pass draw its own. Compiled passes cannot draw from a stream.
+    """
+
+    def __init__(self, p: float, stream: DropoutStream | None = None) -> None:
+        super().__init__(stream)
+        self.p = p
+        self.mask: Tensor | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return x
-        keep = 1 - self.p
-        return x * required(self.stream).keep(x, keep) / keep
+        mask = self.mask
+        if mask is None:
+            mask = self.own_stream().keep(x, 1 - self.p)
+        return x * mask / (1 - self.p)
+
+    def draw(self) -> None:
+        """Draws `mask` anew, in place."""
+        assert self.mask is not None
+        self.own_stream().fill(self.mask, 1 - self.p)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,6 +59,7 @@ class Session:
         device: Where to train.
         team: This process among those that train together.
         capture: Whether steps are captured as a CUDA graph.
+        compiled: Whether the network's part of a step is compiled.
 
     Attributes:
         epoch: Epochs done.
@@ -75,6 +76,7 @@ class Session:
         device: torch.device,
         team: Team,
         capture: bool,
+        compiled: bool = False,
     ) -> None:
         self.run, self.data_root, self.device, self.team = run, data_root, device, team
         self.epoch, self.step, self.seconds, self.adapt_seconds = 0, 0, 0.0, 0.0
@@ -89,8 +91,22 @@ class Session:
             if activation(run.activation).adapts
             else None
         )
-        self.take_step = Step(self.net, optimizer, self.batches, dropout, run, team, capture)
+        self.take_step = Step(
+            self.net, optimizer, self.batches, dropout, run, team, compiled, capture
+        )
         self.steps = self.batches.steps
+
+    def begin_with(self, weights: Mapping[str, Tensor]) -> None:
+        """Starts from these values of parameters instead of those drawn from the seed.
+
+        Args:
+            weights: From another network of the same plan, by name. What that network does not
+                have, such as the parameters of another activation, stays as it was built.
+        """
+        own = self.net.state_dict()
+        self.net.load_state_dict(own | {name: v for name, v in weights.items() if name in own})
+        for average, parameter in zip(self.take_step.averaged, self.net.parameters(), strict=False):
+            average.copy_(parameter.detach())
 
     @property
     def phase(self) -> str:

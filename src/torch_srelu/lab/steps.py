@@ -1,8 +1,8 @@
-"""One step of training: plain, or captured once as a CUDA graph and replayed.
+"""One step of training: plain, compiled, or captured once as a CUDA graph and replayed.
 
 Nothing in a step waits for the device: losses are added up there, the learning rate is a tensor,
 batches are taken by a position that lives on the device. So the same lines run eagerly on a CPU and
-inside a capture.
+inside a capture. What is compiled is the network and its loss, forward and backward.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .batches import BatchSource
 from .distributed import Team
 from .network import Network
 from .run import Run
-from .seeds import DropoutStream
+from .seeds import Drawing, Dropout, DropoutStream
 
 _WARM_UP = 3  # steps before a capture, in which libraries choose their kernels
 
@@ -55,6 +55,7 @@ class Step:
         dropout: The stream that the network's dropout draws from.
         run: The decisions.
         team: This process among those that share the batch.
+        compiled: Whether torch.compile makes the network's part of the step, where it can.
         capture: Whether to capture the step as a CUDA graph.
 
     Attributes:
@@ -71,6 +72,7 @@ class Step:
         dropout: DropoutStream,
         run: Run,
         team: Team,
+        compiled: bool,
         capture: bool,
     ) -> None:
         self.net, self.optimizer, self.batches = net, optimizer, batches
@@ -79,7 +81,9 @@ class Step:
         self.trained = [p for p in net.parameters() if p.requires_grad]
         self.totals = torch.zeros(3, dtype=torch.float64, device=self.device)
         self.averaged = [p.detach().clone() for p in net.parameters()] if run.ema else []
-        self.capture = capture
+        self.compiled, self.capture = compiled and not _draws_inside(net), capture
+        self.loss = torch.compile(self._loss, fullgraph=True) if self.compiled else self._loss
+        self.dropouts = [m for m in net.modules() if isinstance(m, Dropout)]
         self.graph: torch.cuda.CUDAGraph | None = None
         self.rate = math.nan
         self.preparing = 0.0
@@ -132,20 +136,44 @@ class Step:
     def _body(self) -> None:
         x, y = self.batches.next()
         self.optimizer.zero_grad(set_to_none=True)
-        outputs = forward_all(self.net, x, self.run)
-        loss, plain = self.net.losses(outputs, y)
+        if self.compiled:
+            self._draw_masks(x)
+        loss, sums = self.loss(x, y)
         loss.backward()
         gradients = [p.grad for p in self.trained if p.grad is not None]
         self.team.average_gradients(gradients)
         with torch.no_grad():
-            wrong = (outputs[0].argmax(1) != y).sum()
             norm = nn.utils.get_total_norm(gradients)
-            self.totals += torch.stack([plain.double() * len(y), wrong.double(), norm.double()])
+            self.totals += torch.cat([sums, norm.double()[None]])
         self.optimizer.step()
         self.net.constrain()
         if self.averaged:
             weights = [p.detach() for p in self.net.parameters()]
             torch._foreach_lerp_(self.averaged, weights, 1 - self.run.ema)  # type: ignore[attr-defined]
+
+    def _loss(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The mean loss of a batch, and the sums of its losses and of its mistakes."""
+        outputs = forward_all(self.net, x, self.run)
+        loss, plain = self.net.losses(outputs, y)
+        wrong = (outputs[0].argmax(1) != y).sum()
+        return loss, torch.stack([plain.detach().double() * len(y), wrong.double()])
+
+    def _draw_masks(self, x: Tensor) -> None:
+        """Draws what the compiled network drops in the batch ``x``."""
+        if any(dropout.mask is None for dropout in self.dropouts):
+            self._make_masks(x)
+        for dropout in self.dropouts:
+            dropout.draw()
+
+    @torch.no_grad()
+    def _make_masks(self, x: Tensor) -> None:
+        """Gives every dropout a mask like its input; evaluation draws nothing."""
+        hooks = [m.register_forward_pre_hook(_mask_like_input) for m in self.dropouts]
+        self.net.eval()
+        forward_all(self.net, x, self.run)
+        self.net.train()
+        for hook in hooks:
+            hook.remove()
 
     def _record(self) -> None:
         """Captures the step; what the steps before the capture changed is put back."""
@@ -173,6 +201,15 @@ class Step:
         momentum = [s["momentum_buffer"] for s in self.optimizer.state.values() if s]
         changing = [self.totals, *self.batches.state()]
         return [*self.net.parameters(), *momentum, *self.averaged, *changing]
+
+
+def _draws_inside(net: nn.Module) -> bool:
+    """Whether the network draws anything but masks of dropout, which can be drawn beforehand."""
+    return any(isinstance(m, Drawing) and not isinstance(m, Dropout) for m in net.modules())
+
+
+def _mask_like_input(dropout: Dropout, inputs: tuple[Tensor]) -> None:
+    dropout.mask = torch.empty_like(inputs[0])
 
 
 def forward(net: nn.Module, x: Tensor, run: Run) -> Tensor:

@@ -16,7 +16,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from .comparison import DEAD, DIVERGED, FINISHED, UNFINISHED, Comparison, Rival
+from .comparison import Comparison, Rival
+from .fates import DEAD, DIVERGED, FINISHED, UNFINISHED
 from .statistics import Interval
 
 NOTHING = "-"
@@ -45,7 +46,7 @@ def errors(comparison: Comparison) -> Grid:
             rival.name,
             f"{s.mean:.2f}" if s else NOTHING,
             f"{s.std:.2f}" if s and s.std is not None else NOTHING,
-            _interval(s and s.interval),
+            interval(s and s.interval),
             _count(rival),
             f"{rival.seconds:.1f}" if rival.seconds is not None else NOTHING,
         ]
@@ -69,10 +70,10 @@ def differences(comparison: Comparison) -> Grid:
             name,
             f"{versus.paired.mean:+.2f}",
             str(versus.paired.n),
-            _interval(versus.paired.interval),
-            _probability(versus.p),
-            _interval(versus.pooled),
-            _interval(versus.images),
+            interval(versus.paired.interval),
+            probability(versus.p),
+            interval(versus.pooled),
+            interval(versus.images),
         ]
         for name, versus in comparison.versus.items()
     ]
@@ -103,7 +104,7 @@ def verdict(comparison: Comparison) -> str:
     lead += f", {abs(versus.paired.mean):.2f} points {side} {base.name}"
     if versus.p is None:
         return f"{lead}; too little to test, over n = {versus.paired.n} paired seeds."
-    told = f"p = {_probability(versus.p)}".replace("= <", "<")
+    told = f"p = {probability(versus.p)}".replace("= <", "<")
     if versus.p < CHANCE:
         return f"{lead} ({told})."
     return f"{lead}, which {versus.paired.n} seeds cannot tell from chance ({told})."
@@ -111,41 +112,45 @@ def verdict(comparison: Comparison) -> str:
 
 def text(comparison: Comparison) -> Group:
     """The tables for a terminal. A name that looks like markup is shown as it is."""
-    parts: list[Table | Text] = []
-    for grid in grids(comparison):
-        table = Table(
-            title=Text(grid.title, style="bold"),
-            caption=Text(grid.note),
-            title_justify="left",
-            caption_justify="left",
-            box=box.SIMPLE_HEAD,
-            show_edge=False,
-            pad_edge=False,
-            collapse_padding=True,
-        )
-        for i, header in enumerate(grid.headers):
-            table.add_column(
-                header, justify="right" if i else "left", no_wrap=i > 0, overflow="fold"
-            )
-        for row in grid.rows:
-            table.add_row(*map(Text, row))
-        parts += [table, Text()]
+    parts = [grid_text(grid) for grid in grids(comparison)]
     said = verdict(comparison)
     return Group(*parts, *([Text(said)] if said else []))
 
 
+def grid_text(grid: Grid) -> Group:
+    """One table for a terminal, with an empty line below."""
+    table = Table(
+        title=Text(grid.title, style="bold"),
+        caption=Text(grid.note),
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        collapse_padding=True,
+    )
+    for i, header in enumerate(grid.headers):
+        table.add_column(header, justify="right" if i else "left", no_wrap=i > 0, overflow="fold")
+    for row in grid.rows:
+        table.add_row(*map(Text, row))
+    return Group(table, Text())
+
+
 def markdown(comparison: Comparison) -> str:
     """The tables as GitHub Markdown."""
+    parts = [grid_markdown(grid) for grid in grids(comparison)]
+    return "\n".join([*parts, verdict(comparison), ""])
+
+
+def grid_markdown(grid: Grid) -> str:
+    """One table as GitHub Markdown."""
 
     def line(values: list[str]) -> str:
         return "| " + " | ".join(v.replace("|", "\\|") for v in values) + " |"
 
-    lines = []
-    for grid in grids(comparison):
-        rule = "|---|" + "---:|" * (len(grid.headers) - 1)
-        lines += [f"**{grid.title}**", "", line(grid.headers), rule, *map(line, grid.rows)]
-        lines += ["", grid.note, ""]
-    return "\n".join([*lines, verdict(comparison), ""])
+    rule = "|---|" + "---:|" * (len(grid.headers) - 1)
+    lines = [f"**{grid.title}**", "", line(grid.headers), rule, *map(line, grid.rows)]
+    return "\n".join([*lines, "", grid.note, ""])
 
 
 def to_csv(comparisons: Sequence[Comparison]) -> str:
@@ -230,11 +235,23 @@ def _fate(rival: Rival) -> str:
     return f"{rival.name}: {', '.join(fallen)}"
 
 
-def _interval(interval: Interval | None) -> str:
-    return NOTHING if interval is None else f"{interval[0]:.2f} to {interval[1]:.2f}"
+def interval(ends: Interval | None) -> str:
+    """Both ends of an interval to two places.
+
+    Example:
+        >>> interval((0.5, 1.25)), interval(None)
+        ('0.50 to 1.25', '-')
+    """
+    return NOTHING if ends is None else f"{ends[0]:.2f} to {ends[1]:.2f}"
 
 
-def _probability(p: float | None) -> str:
+def probability(p: float | None) -> str:
+    """A p-value to three places.
+
+    Example:
+        >>> probability(0.0123), probability(1e-6)
+        ('0.012', '< 0.001')
+    """
     if p is None:
         return NOTHING
     return f"{p:.3f}" if p >= 0.001 else "< 0.001"

@@ -19,13 +19,12 @@ from . import checkpoints, files, records, systems
 from .data.registry import dataset
 from .distributed import Team, choose_device, team
 from .environment import environment
+from .fates import DEAD, DIVERGED, chance, judge
 from .history import Metrics
 from .records import Record
 from .run import Run
 from .session import Session
 
-DEAD_AFTER = 2  # epochs, after which a start is judged
-CHANCE_MARGIN = 1e-3  # nats below guessing; a dead network stays closer, a slow one does not
 _SHOWN_EVERY = 0.5  # seconds between two calls of on_step
 
 
@@ -59,6 +58,10 @@ class Busy(RuntimeError):
     """The run is being trained by another process."""
 
 
+class Stopped(Exception):
+    """The run was told to stop; its checkpoint is where it goes on."""
+
+
 def train(
     run: Run,
     records_root: Path | str,
@@ -68,6 +71,9 @@ def train(
     device: torch.device | str | None = None,
     checkpoint_seconds: float = 30.0,
     capture: bool | None = None,
+    compiled: bool | None = None,
+    stop: Callable[[], bool] | None = None,
+    beside: int = 1,
 ) -> Record:
     """Trains ``run`` and returns its record.
 
@@ -84,23 +90,36 @@ def train(
         device: Where to train; a GPU by default if there is one.
         checkpoint_seconds: Time between two checkpoints; no result depends on it.
         capture: Whether a step becomes a CUDA graph; by default where that is possible.
+        compiled: Whether torch.compile makes the network's part of a step; by default on a GPU.
+        stop: Asked after every step; if it says so, the run is checkpointed there and `Stopped` is
+            raised. For runs of one process.
+        beside: How many runs share the device, for the record: their seconds are not those of a
+            run alone.
     """
+    if stop is not None and run.world > 1:
+        raise ValueError("stop is for runs of one process: end a team by ending its processes")
     device = choose_device(device)
     if capture is None:
         capture = device.type == "cuda" and run.world == 1
+    if compiled is None:
+        compiled = device.type == "cuda"
     crew = team(run.world, device)
     with _algorithms(run, device):
         done = crew.tell(_finished_folder(records_root, run) if crew.leads else None)
         if done is not None:
             return records.load(done)
         began = time.monotonic()
-        session = Session(run, data_root, device, crew, capture)  # fails before a folder is made
-        with _open(records_root, run, device, crew) as record:
+        weights = _starting_weights(records_root, run)
+        session = Session(run, data_root, device, crew, capture, compiled)  # may fail: first
+        here = environment(device) | ({"beside": beside} if beside > 1 else {})
+        with _open(records_root, run, here, crew) as record:
             state = checkpoints.load(record.folder)
             if state is not None:
                 session.load_state_dict(state)
+            elif weights is not None:
+                session.begin_with(weights)
             startup = time.monotonic() - began
-            watch = _Watch(session, record, on_epoch, on_step, checkpoint_seconds)
+            watch = _Watch(session, record, on_epoch, on_step, checkpoint_seconds, stop)
             status = _train(session, watch)
             watch.save()
             _finish(session, record, status, startup + session.take_step.preparing)
@@ -110,43 +129,20 @@ def train(
 
 def _train(session: Session, watch: _Watch) -> str:
     """Trains to the end, or to where it makes no sense to go on; returns the status."""
-    chance = math.log(dataset(session.run.dataset).classes) - CHANCE_MARGIN
+    guessing = chance(dataset(session.run.dataset).classes)
 
     def status() -> str | None:
         if not session.finite:  # the loss of the last step was that of the weights before it
-            return "diverged"
-        return judge(session.history.metrics, session.run.epochs, chance)
+            return DIVERGED
+        return judge(session.history.metrics, session.run.epochs, guessing)
 
     while (found := status()) is None:
         try:
             session.train_epoch(watch.step)
         except NotFiniteError:  # what adapt would have measured
-            return "diverged"
+            return DIVERGED
         watch.epoch()
     return found
-
-
-def judge(metrics: list[Metrics], epochs: int, chance: float) -> str | None:
-    """The status of a run with these epochs behind it; None if it goes on.
-
-    "dead": after the second epoch the loss is still that of guessing. "diverged": the loss is not
-    finite, or it was better than guessing once and at the end it is not.
-
-    Args:
-        metrics: The epochs so far.
-        epochs: How many there will be.
-        chance: A loss above this is no better than guessing.
-    """
-    if not metrics:
-        return None
-    loss = metrics[-1].train_loss
-    if not math.isfinite(loss):
-        return "diverged"
-    if len(metrics) == DEAD_AFTER and loss > chance:
-        return "dead"
-    if len(metrics) < epochs:
-        return None
-    return "diverged" if loss > chance and len(metrics) > DEAD_AFTER else "finished"
 
 
 class _Watch:
@@ -159,9 +155,10 @@ class _Watch:
         on_epoch: Callback | None,
         on_step: Callback | None,
         checkpoint_seconds: float,
+        stop: Callable[[], bool] | None,
     ) -> None:
         self.session, self.record = session, record
-        self.on_epoch, self.on_step = on_epoch, on_step
+        self.on_epoch, self.on_step, self.stop = on_epoch, on_step, stop
         self.checkpoint_seconds = checkpoint_seconds
         self.began = self.saved = self.shown = time.monotonic()
         self.first = self._done()
@@ -176,12 +173,20 @@ class _Watch:
         if self.on_step and self.session.team.leads and now - self.shown >= _SHOWN_EVERY:
             self.shown = now
             self.on_step(self._progress())
+        self._stop_if_told()
 
     def epoch(self) -> None:
         if time.monotonic() - self.saved >= self.checkpoint_seconds:
             self.save()
         if self.on_epoch and self.session.team.leads:
             self.on_epoch(self._progress())
+        self._stop_if_told()
+
+    def _stop_if_told(self) -> None:
+        if self.stop is not None and self.stop():
+            self.session.settle()
+            self.save()
+            raise Stopped
 
     def save(self) -> None:
         """Writes all that is known so far, and from where to go on."""
@@ -227,15 +232,34 @@ def _finish(session: Session, record: Record, status: str, startup: float) -> No
         "startup_seconds": round(startup, 3),
         "adapt_seconds": round(session.adapt_seconds, 3),
     }
-    if status != "dead" and math.isfinite(last.train_loss) and session.finite:
+    if status != DEAD and math.isfinite(last.train_loss) and session.finite:
         tested, predictions, labels = session.test()
         if all(math.isfinite(value) for value in tested.values()):
             records.write_predictions(record.folder, predictions, labels)
             result |= tested
         else:
-            result["status"] = "diverged"
+            result["status"] = DIVERGED
     records.write_run(record.folder, record.run, record.environment, result)
     checkpoints.drop_previous(record.folder)
+
+
+def _starting_weights(root: Path | str, run: Run) -> dict[str, torch.Tensor] | None:
+    """What the run that ``run.start`` names ended with; None if there is no such start."""
+    if not run.start:
+        return None
+    ended = (r for r in records.with_key(root, run.start) if r.result is not None)
+    state = next((s for r in ended if (s := checkpoints.load(r.folder)) is not None), None)
+    if state is None:
+        raise ValueError(
+            f"this run begins with the weights of run {run.start}, but {root} has no finished "
+            "record of it with a checkpoint: train that one first"
+        )
+    if state["run"]["net"] != run.net:
+        raise ValueError(
+            f"this run begins with the weights of run {run.start}, which is a "
+            f"{state['run']['net']} and not a {run.net}: name a run of the same network"
+        )
+    return state["net"]
 
 
 def _finished_folder(root: Path | str, run: Run) -> Path | None:
@@ -244,12 +268,11 @@ def _finished_folder(root: Path | str, run: Run) -> Path | None:
 
 
 @contextlib.contextmanager
-def _open(root: Path | str, run: Run, device: torch.device, crew: Team) -> Iterator[Record]:
+def _open(root: Path | str, run: Run, here: dict[str, Any], crew: Team) -> Iterator[Record]:
     """The unfinished record of the run, or a new one, for this team alone."""
     if not crew.leads:
         yield records.load(crew.tell(None))
         return
-    here = environment(device)
     record = records.unfinished(root, run) or records.create(root, run, here)
     began = dict(record.environment)
     before = began.pop("before", [])
@@ -276,7 +299,8 @@ def _algorithms(run: Run, device: torch.device) -> Iterator[None]:
     before, threads = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
     if run.deterministic and device.type == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for
-    torch.use_deterministic_algorithms(run.deterministic)
+    if run.deterministic != before:  # to say it again would import the compiler, for seconds
+        torch.use_deterministic_algorithms(run.deterministic)
     torch.set_num_threads(systems.plan(run.net).threads or threads)
     libraries = contextlib.nullcontext()
     if device.type == "cuda":
@@ -291,5 +315,6 @@ def _algorithms(run: Run, device: torch.device) -> Iterator[None]:
         with libraries:
             yield
     finally:
-        torch.use_deterministic_algorithms(before)
+        if run.deterministic != before:
+            torch.use_deterministic_algorithms(before)
         torch.set_num_threads(threads)

@@ -72,6 +72,8 @@ def use_backend(name: str) -> Iterator[None]:
 
 def kernels(x: Tensor) -> ModuleType | None:
     """The module whose ``forward`` and ``backward`` compute SReLU of ``x``; None: the reference."""
+    if _forced is None and x.is_cuda:
+        return _cuda()
     device = x.device.type
     if _forced == "reference":
         return None
@@ -81,11 +83,14 @@ def kernels(x: Tensor) -> ModuleType | None:
         return cpu if x.dtype in cpu.DTYPES else None
     if _forced == "triton":
         return _triton()
-    if device == "cuda":
-        return _triton() if _no_triton() is None else _notice(_no_triton())
     if device == "cpu" and x.dtype in cpu.DTYPES:
         return cpu if cpu.why_not() is None else _notice(cpu.why_not())
     return None
+
+
+@functools.cache
+def _cuda() -> ModuleType | None:
+    return _triton() if _no_triton() is None else _notice(_no_triton())
 
 
 @functools.cache

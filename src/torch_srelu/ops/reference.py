@@ -133,5 +133,10 @@ def _reduce(per_element: Tensor, dim: int, param: Tensor) -> Tensor:
     """The sum over everything but the channel, in the parameter's shape and dtype."""
     if param.shape[0] == 1:
         return per_element.sum().reshape(1).to(param.dtype)
+    return over_channels(per_element, dim).to(param.dtype)
+
+
+def over_channels(per_element: Tensor, dim: int) -> Tensor:
+    """The sum over everything but ``dim``."""
     others = [d for d in range(per_element.dim()) if d != dim % per_element.dim()]
-    return (per_element.sum(others) if others else per_element).to(param.dtype)
+    return per_element.sum(others) if others else per_element

@@ -7,6 +7,8 @@ that traces or intercepts (torch.compile, fake tensors, dispatch modes) goes thr
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
@@ -35,13 +37,26 @@ def exporting() -> bool:
 # ---- the work, on real tensors ----
 
 
-def compute(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: int) -> Tensor:
-    """SReLU by whichever execution serves ``x``."""
+def compute(
+    x: Tensor,
+    t_r: Tensor,
+    a_r: Tensor,
+    t_l: Tensor,
+    a_l: Tensor,
+    dim: int,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """SReLU of ``x``, or of ``x + bias``, by whichever execution serves ``x``."""
     kernels = backends.kernels(x)
     if kernels is None or x.numel() == 0:
+        x = add_bias(x, bias, dim)
         return _strided_as(x, reference.srelu(x, t_r, a_r, t_l, a_l, dim))
-    x = layout.densify(x)
-    return kernels.forward(x, (t_r, a_r, t_l, a_l), _view(x, t_r, dim))
+    if bias is not None and not kernels.ADDS_BIAS:
+        x, bias = add_bias(x, bias, dim), None
+    x, view = _dense(x, t_r, dim)
+    if bias is None:
+        return kernels.forward(x, (t_r, a_r, t_l, a_l), view)
+    return kernels.forward(x, (t_r, a_r, t_l, a_l), view, bias)
 
 
 def compute_backward(
@@ -54,24 +69,57 @@ def compute_backward(
     dim: int,
     need_input: bool,
     need_params: bool,
+    bias: Tensor | None = None,
+    need_bias: bool = False,
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The gradient of ``x`` and, stacked as (4, C) in the dtype of the arithmetic, the others.
+    """The gradient of ``x`` and, as rows in the dtype of the arithmetic, those of the channels.
 
-    By whichever execution serves ``x``. What is not needed is None.
+    Rows are the four parameters and the bias, as far as they are needed. By whichever execution
+    serves ``x``. What is not needed is None.
     """
     kernels = backends.kernels(x)
-    x = layout.densify(x)
+    params = (t_r, a_r, t_l, a_l)
+    needs = (need_input, need_params, bias, need_bias)
     if kernels is None or x.numel() == 0:
-        grad_x, grads = _reference_backward(grad, x, t_r, a_r, t_l, a_l, dim)
-        return _strided_as(x, grad_x) if need_input else None, grads if need_params else None
+        grad_x, rows = _after_bias(_reference_backward, grad, x, params, dim, *needs)
+        return grad_x if grad_x is None else _strided_as(x, grad_x), rows
+    if bias is not None and not kernels.ADDS_BIAS:
+        return _after_bias(compute_backward, grad, x, params, dim, *needs)
+    x, view = _dense(x, t_r, dim)
     grad = layout.like(grad, x)
-    view = _view(x, t_r, dim)
-    return kernels.backward(grad, x, (t_r, a_r, t_l, a_l), view, need_input, need_params)
+    if bias is None:
+        return kernels.backward(grad, x, params, view, need_input, need_params)
+    return kernels.backward(grad, x, params, view, need_input, need_params, bias, need_bias)
 
 
-def _reference_backward(grad, x, t_r, a_r, t_l, a_l, dim, *_) -> tuple[Tensor, Tensor]:
+def add_bias(x: Tensor, bias: Tensor | None, dim: int) -> Tensor:
+    """``x + bias`` along ``dim``, in the dtype of ``x``."""
+    if bias is None:
+        return x
+    shape = [1] * x.dim()
+    shape[dim] = -1
+    return x + bias.to(x.dtype).view(shape)
+
+
+def _after_bias(
+    backward, grad, x, params, dim, need_input, need_params, bias, need_bias
+) -> tuple[Tensor | None, Tensor | None]:
+    """The gradients by ``backward``, which knows no bias; its gradient is a sum of the input's."""
+    need_any = need_input or need_bias
+    x = add_bias(x, bias, dim)
+    grad_x, rows = backward(grad, x, *params, dim, need_any, need_params)
+    if need_bias:
+        row = reference.over_channels(grad_x.to(reference.compute_dtype(x)), dim)[None]
+        rows = torch.cat([rows, row]) if need_params else row
+    return grad_x if need_input else None, rows
+
+
+def _reference_backward(
+    grad, x, t_r, a_r, t_l, a_l, dim, need_input, need_params
+) -> tuple[Tensor, Tensor | None]:
     grad_x, *grads = reference.srelu_backward(grad, x, t_r, a_r, t_l, a_l, dim)
-    return grad_x, torch.stack([g.to(reference.compute_dtype(x)) for g in grads])
+    rows = torch.stack([g.to(reference.compute_dtype(x)) for g in grads])
+    return grad_x, rows if need_params else None
 
 
 def _strided_as(x: Tensor, y: Tensor) -> Tensor:
@@ -80,10 +128,15 @@ def _strided_as(x: Tensor, y: Tensor) -> Tensor:
     return y if y.stride() == promised.stride() else promised.copy_(y)
 
 
-def _view(x: Tensor, t_r: Tensor, dim: int) -> layout.View:
-    view = layout.view(x, t_r.shape[0], dim)
-    assert view is not None, "densify left gaps"
-    return view
+def _dense(x: Tensor, t_r: Tensor, dim: int) -> tuple[Tensor, layout.View]:
+    """``x``, copied if it has gaps, and its view."""
+    channels = t_r.shape[0]
+    view = None if x.is_neg() else layout.view(x, channels, dim)
+    if view is None:
+        x = layout.densify(x)
+        view = layout.view(x, channels, dim)
+        assert view is not None, "densify left gaps"
+    return x, view
 
 
 # ---- eager ----
@@ -93,41 +146,66 @@ class Fused(torch.autograd.Function):
     """SReLU of ordinary tensors. Keeps the input, and nothing else of its size, for backward."""
 
     @staticmethod
-    def forward(ctx, x, t_r, a_r, t_l, a_l, dim, frozen):
-        ctx.save_for_backward(x, t_r, a_r, t_l, a_l)
+    def forward(ctx, x, t_r, a_r, t_l, a_l, bias, dim, frozen):
+        if bias is None:
+            ctx.save_for_backward(x, t_r, a_r, t_l, a_l)
+        else:
+            ctx.save_for_backward(x, t_r, a_r, t_l, a_l, bias)
         ctx.dim, ctx.frozen = dim, frozen
-        return compute(x, t_r, a_r, t_l, a_l, dim)
+        return compute(x, t_r, a_r, t_l, a_l, dim, bias)
 
     @staticmethod
     def backward(ctx, grad):  # type: ignore[override]
         if torch.is_grad_enabled():
-            return _backward(ctx, grad, srelu_backward)
+            return _backward(ctx, grad, _differentiable)
         if not torch._C._has_storage(grad):
             # A batch of gradients in disguise (torch.autograd.grad with is_grads_batched): that
             # vmap is not torch.func's, and only operators that torch knows can see through it.
-            return _backward(ctx, grad, _reference_backward)
+            return _backward(ctx, grad, _known_to_torch)
         return _backward(ctx, grad, compute_backward)
+
+
+# Past Function.apply in Python, which prepares arguments for transforms of torch.func: callers have
+# made sure that there are none.
+fused: Callable[..., Tensor] = super(torch.autograd.Function, Fused).apply  # type: ignore[misc]
 
 
 def _backward(ctx, grad: Tensor, function) -> tuple[Tensor | None, ...]:
     """What autograd wants from SReLU: a gradient for every argument that needs one, else None."""
-    x, *params = ctx.saved_tensors
-    need_input, *need_params = ctx.needs_input_grad[:5]
+    x, t_r, a_r, t_l, a_l, *rest = ctx.saved_tensors
+    bias = rest[0] if rest else None
+    params = (t_r, a_r, t_l, a_l)
+    needs = ctx.needs_input_grad
+    need_input, need_bias = needs[0], needs[5]
+    need_params = not ctx.frozen and (needs[1] or needs[2] or needs[3] or needs[4])
+    if ctx.frozen:
+        params = tuple(p.detach() for p in params)
+    grad_x = rows = None
+    if need_input or need_params or need_bias:
+        grad_x, rows = function(grad, x, *params, ctx.dim, need_input, need_params, bias, need_bias)
+    grads: list[Tensor | None] = [None] * 5
+    if rows is not None and (need_params or need_bias):
+        place = 0 if need_params else 4
+        for row in rows.unbind():
+            owner = params[place] if place < 4 else bias
+            if needs[1 + place] and owner is not None:
+                grads[place] = row if row.dtype == owner.dtype else row.to(owner.dtype)
+            place += 1
     if ctx.frozen:
         # Zeros, not None: optimizers, DDP and gradient clipping then see parameters that rest.
-        pairs = zip(params, need_params, strict=True)
-        zeros = [torch.zeros_like(p) if need else None for p, need in pairs]
-        if not need_input:
-            return (None, *zeros, None, None)
-        grad_x, _ = function(grad, x, *(p.detach() for p in params), ctx.dim, True, False)
-        return (grad_x, *zeros, None, None)
-    any_params = any(need_params)
-    grad_x, stacked = function(grad, x, *params, ctx.dim, need_input, any_params)
-    if not any_params:
-        return (grad_x, None, None, None, None, None, None)
-    grads = zip(stacked.unbind(), params, need_params, strict=True)
-    cast = [g.to(p.dtype) if need else None for g, p, need in grads]
-    return (grad_x if need_input else None, *cast, None, None)
+        pairs = zip(params, needs[1:5], strict=True)
+        grads[:4] = [torch.zeros_like(p) if need else None for p, need in pairs]
+    return (grad_x if need_input else None, *grads, None, None)
+
+
+def _differentiable(grad, x, t_r, a_r, t_l, a_l, dim, *needs):
+    """The gradients as functions that can be differentiated in their turn."""
+    return _after_bias(srelu_backward, grad, x, (t_r, a_r, t_l, a_l), dim, *needs)
+
+
+def _known_to_torch(grad, x, t_r, a_r, t_l, a_l, dim, *needs):
+    """The gradients by operators of torch's own."""
+    return _after_bias(_reference_backward, grad, x, (t_r, a_r, t_l, a_l), dim, *needs)
 
 
 # ---- the operators ----
@@ -168,23 +246,82 @@ def srelu_backward(
     need_params: bool,
 ) -> tuple[Tensor, Tensor]:
     _check_lengths(x, (t_r, a_r, t_l, a_l), dim)
+    _check_gradient(grad, x)
+    grads = compute_backward(grad, x, t_r, a_r, t_l, a_l, dim, need_input, need_params)
+    return _no_none(x, grads)
+
+
+def _check_gradient(grad: Tensor, x: Tensor) -> None:
     if grad.shape != x.shape or grad.dtype != x.dtype:
         raise ValueError(
             f"grad is {grad.dtype} of shape {tuple(grad.shape)}, expected that of x: "
             f"{x.dtype}, {tuple(x.shape)}"
         )
-    grads = compute_backward(grad, x, t_r, a_r, t_l, a_l, dim, need_input, need_params)
-    # An operator cannot return None: what is not needed is an empty tensor.
-    return tuple(x.new_empty(0) if g is None else g for g in grads)  # type: ignore[return-value]
+
+
+def _no_none(x: Tensor, grads: tuple[Tensor | None, Tensor | None]) -> tuple[Tensor, Tensor]:
+    """An operator cannot return None: what is not needed is an empty tensor."""
+    grad_x, rows = grads
+    return x.new_empty(0) if grad_x is None else grad_x, x.new_empty(0) if rows is None else rows
 
 
 @srelu_backward.register_fake
 def _(grad, x, t_r, a_r, t_l, a_l, dim, need_input, need_params):
-    size = (4, t_r.shape[0]) if need_params else (0,)
+    return _fake_gradients(x, t_r.shape[0], need_input, 4 * need_params)
+
+
+def _fake_gradients(x: Tensor, channels: int, need_input: bool, rows: int):
+    dtype = reference.compute_dtype(x)
     return (
         torch.empty_like(x) if need_input else x.new_empty(0),
-        x.new_empty(size, dtype=reference.compute_dtype(x) if need_params else x.dtype),
+        x.new_empty((rows, channels), dtype=dtype) if rows else x.new_empty(0),
     )
+
+
+@torch.library.custom_op("torch_srelu::biased_srelu", mutates_args=())
+def biased_srelu(
+    x: Tensor,
+    t_r: Tensor,
+    a_r: Tensor,
+    t_l: Tensor,
+    a_l: Tensor,
+    bias: Tensor,
+    dim: int,
+    frozen: bool,
+) -> Tensor:
+    _check_lengths(x, (t_r, a_r, t_l, a_l, bias), dim)
+    return compute(x, t_r, a_r, t_l, a_l, dim, bias)
+
+
+@biased_srelu.register_fake
+def _(x, t_r, a_r, t_l, a_l, bias, dim, frozen):
+    return torch.empty_like(x)
+
+
+@torch.library.custom_op("torch_srelu::biased_srelu_backward", mutates_args=())
+def biased_srelu_backward(
+    grad: Tensor,
+    x: Tensor,
+    t_r: Tensor,
+    a_r: Tensor,
+    t_l: Tensor,
+    a_l: Tensor,
+    dim: int,
+    need_input: bool,
+    need_params: bool,
+    bias: Tensor,
+    need_bias: bool,
+) -> tuple[Tensor, Tensor]:
+    _check_lengths(x, (t_r, a_r, t_l, a_l, bias), dim)
+    _check_gradient(grad, x)
+    params = (t_r, a_r, t_l, a_l)
+    grads = compute_backward(grad, x, *params, dim, need_input, need_params, bias, need_bias)
+    return _no_none(x, grads)
+
+
+@biased_srelu_backward.register_fake
+def _(grad, x, t_r, a_r, t_l, a_l, dim, need_input, need_params, bias, need_bias):
+    return _fake_gradients(x, t_r.shape[0], need_input, 4 * need_params + need_bias)
 
 
 def _keep(ctx, inputs, output):
@@ -193,7 +330,12 @@ def _keep(ctx, inputs, output):
 
 
 def _autograd(ctx, grad):
-    return _backward(ctx, grad, srelu_backward)
+    return _backward(ctx, grad, _differentiable)[:-1]  # one argument less: there is no bias
+
+
+def _autograd_biased(ctx, grad):
+    function = _differentiable if torch.is_grad_enabled() else biased_srelu_backward
+    return _backward(ctx, grad, function)
 
 
 def _keep_backward(ctx, inputs, output):
@@ -214,6 +356,7 @@ def _autograd_backward(ctx, u_x, u_params):
 
 srelu.register_autograd(_autograd, setup_context=_keep)
 srelu_backward.register_autograd(_autograd_backward, setup_context=_keep_backward)
+biased_srelu.register_autograd(_autograd_biased, setup_context=_keep)
 
 
 # ---- batching: a batch of units is one unit with more channels ----

@@ -1,4 +1,4 @@
-"""One look at a batch for `quantile`: natively on the CPU, in plain torch elsewhere.
+"""One look at a batch for `quantile`: natively on the CPU, by Triton on CUDA, else in plain torch.
 
 Numbers are compared as integers, their *keys*: sign and magnitude become one signed integer of the
 same width, in the order of the numbers, with one key for -0.0 and 0.0, and NaN beyond infinity.
@@ -10,39 +10,64 @@ import ctypes
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from . import cpu
+from . import backends, cpu
+from .layout import View
+from .reference import compute_dtype
 
 KEYS = {torch.float32: torch.int32, torch.float64: torch.int64}
+# Of the keys, as float32, of narrower numbers: so many low bits are zero.
+EMPTY_BITS = {torch.bfloat16: 16, torch.float16: 13}
 _SHORT_RUN = 32  # shorter runs of a channel are scanned as columns
 _SHARE = 32768  # values: below this a thread costs more than it saves
 
 
-class Seen(NamedTuple):
-    """What one batch holds in each channel; int64, as long as there are channels."""
+class Seen:
+    """What was seen so far of each channel; int64, as long as there are channels.
 
-    checksum: Tensor  # sum of the keys, modulo the width of a key
-    below: Tensor  # how many keys are below the interval
-    smallest: Tensor
-    largest: Tensor
+    Attributes:
+        checksum: The sum of the keys; as many bits of it count as a key has.
+        below: How many keys are below the interval.
+        smallest: The smallest key, ``limit`` before the first.
+        largest: The largest key, ``-limit`` before the first.
+    """
+
+    def __init__(self, channels: int, limit: int, device: torch.device) -> None:
+        self.checksum, self.below, self.smallest, self.largest = (
+            torch.full((channels,), value, dtype=torch.int64, device=device)
+            for value in (0, 0, limit, -limit)
+        )
+
+    def add(self, checksum: Tensor, below: Tensor, smallest: Tensor, largest: Tensor) -> None:
+        """Adds a batch."""
+        self.checksum += checksum
+        self.below += below
+        torch.minimum(self.smallest, smallest, out=self.smallest)
+        torch.maximum(self.largest, largest, out=self.largest)
 
 
 @dataclass
 class Interval:
-    """The keys ``lo`` to ``hi`` of each channel, cut into bins of ``2 ** shift`` keys."""
+    """The keys ``lo`` to ``hi`` of each channel, cut into bins.
+
+    Half of all keys belong to numbers between -1 and 1, most of these far closer to zero than any
+    value is. So bins are cut from *folded* keys (`fold`): all up to ``gap`` from zero are one.
+
+    Attributes:
+        shift: A bin has ``2 ** shift`` folded keys.
+        first: The number of the first bin.
+    """
 
     lo: Tensor
     hi: Tensor
+    gap: Tensor
     shift: Tensor
 
-    @property
-    def first(self) -> Tensor:
-        """The number of the first bin."""
-        return self.lo >> self.shift
+    def __post_init__(self) -> None:
+        self.first = fold(self.lo, self.gap) >> self.shift
 
 
 class Counts:
@@ -52,7 +77,8 @@ class Counts:
         self.counts = torch.zeros(channels, bins, dtype=torch.int64, device=device)
 
     def take(self, interval: Interval, channel: Tensor, key: Tensor) -> None:
-        bins = (key >> interval.shift[channel]) - interval.first[channel]
+        folded = fold(key, interval.gap[channel])
+        bins = (folded >> interval.shift[channel]) - interval.first[channel]
         at = channel * self.counts.shape[1] + bins
         self.counts.view(-1).index_add_(0, at, torch.ones_like(at))
 
@@ -63,7 +89,7 @@ class Kept:
     def __init__(self, capacity: int, device: torch.device) -> None:
         self.keys = torch.empty(capacity, dtype=torch.int64, device=device)
         self.channels = torch.empty(capacity, dtype=torch.int64, device=device)
-        self.number = torch.zeros(1, dtype=torch.int64)
+        self.number = torch.zeros(1, dtype=torch.int64, device=device)
 
     def take(self, interval: Interval, channel: Tensor, key: Tensor) -> None:
         start = int(self.number)
@@ -80,23 +106,44 @@ def to_keys(x: Tensor) -> Tensor:
     return torch.where(bits < 0, -magnitude, magnitude)
 
 
+def fold(keys: Tensor, gap: Tensor) -> Tensor:
+    """Keys closer to zero by ``gap``, in the same order; those that get there are one."""
+    return keys.sign() * (keys.abs() - gap).clamp(min=0)
+
+
 def from_keys(keys: Tensor, dtype: torch.dtype) -> Tensor:
     """The numbers of dtype float32 or float64 whose keys these are."""
     bits = keys.abs().to(KEYS[dtype])
     return torch.where(keys < 0, -bits.view(dtype), bits.view(dtype))
 
 
-def scan(x: Tensor, interval: Interval, into: Counts | Kept) -> Seen:
-    """Looks at ``x``, a dense (outer, C, inner) tensor; keys in the interval go ``into``."""
-    native = _native() if x.device.type == "cpu" else None
+def scan(x: Tensor, view: View, interval: Interval, into: Counts | Kept, seen: Seen) -> None:
+    """Adds the dense tensor ``x`` to what was ``seen``; keys in the interval go ``into``."""
+    if backends.kernels(x) not in (cpu, None):
+        from . import triton_scan  # late, as in `backends`
+
+        triton_scan.scan(x, view, interval, into, seen)
+        return
+    x = strided(x, view).to(compute_dtype(x))
+    native = _native() if backends.kernels(x) is cpu else None
     if native is not None:
-        return _scan_natively(native, x, interval, into)
+        _scan_natively(native, x, interval, into, seen)
+    else:
+        _scan_plainly(x, interval, into, seen)
+
+
+def strided(x: Tensor, view: View) -> Tensor:
+    """The dense tensor ``x`` in memory order, as (outer, C, inner)."""
+    return x.as_strided(view, (view.channels * view.inner, view.inner, 1), x.storage_offset())
+
+
+def _scan_plainly(x: Tensor, interval: Interval, into: Counts | Kept, seen: Seen) -> None:
     keys = to_keys(x)
     lo, hi = (bound.to(keys.dtype).unsqueeze(1) for bound in (interval.lo, interval.hi))
     at = ((keys >= lo) & (keys <= hi)).nonzero(as_tuple=True)
     into.take(interval, at[1], keys[at].long())
     others = (0, 2)
-    return Seen(
+    seen.add(
         keys.sum(others, dtype=keys.dtype).long(),
         (keys < lo).sum(others),
         keys.amin(others).long(),
@@ -108,22 +155,22 @@ def scan(x: Tensor, interval: Interval, into: Counts | Kept) -> Seen:
 def _native() -> Callable[..., None] | None:
     """The compiled scan; None where there is none."""
     library = cpu._library()
-    function = getattr(library, "srelu_scan", None)
+    function = getattr(library, "srelu_look", None)
     if function is not None:
         size, pointer = ctypes.c_int64, ctypes.c_void_p
         function.restype = None
         function.argtypes = [
             *[ctypes.c_int] * 2,
             *[pointer, size, size, size, size],
-            *[pointer] * 8,
+            *[pointer] * 9,
             *[pointer, size, pointer, pointer, pointer, size],
         ]
     return function
 
 
 def _scan_natively(
-    native: Callable[..., None], x: Tensor, interval: Interval, into: Counts | Kept
-) -> Seen:
+    native: Callable[..., None], x: Tensor, interval: Interval, into: Counts | Kept, seen: Seen
+) -> None:
     outer, channels, inner = x.shape
     per_channel = 1
     if inner < _SHORT_RUN:
@@ -136,7 +183,8 @@ def _scan_natively(
     below = torch.zeros(threads, columns, dtype=torch.int64)
     smallest = torch.full((threads, columns), limits.max, dtype=dtype)
     largest = torch.full((threads, columns), limits.min, dtype=dtype)
-    tables = (*bounds, checksum, below, smallest, largest, interval.shift, interval.first)
+    bins = (interval.gap, interval.shift, interval.first)
+    tables = (*bounds, checksum, below, smallest, largest, *bins)
     counts = (into.counts.data_ptr(), into.counts.shape[1]) if isinstance(into, Counts) else (0, 0)
     kept = (into.keys, into.channels, into.number) if isinstance(into, Kept) else ()
     native(
@@ -149,7 +197,7 @@ def _scan_natively(
         kept[0].numel() if kept else 0,
     )
     split = (threads, channels, per_channel)
-    return Seen(
+    seen.add(
         checksum.view(split).sum((0, 2), dtype=dtype).long(),
         below.view(split).sum((0, 2)),
         smallest.view(split).amin((0, 2)).long(),

@@ -18,9 +18,12 @@ from . import triton_kernels as kernels
 from .layout import View
 from .reference import compute_dtype
 
+ADDS_BIAS = True  # its kernels compute SReLU of x + bias
+
 SHORT_RUN = 32  # shorter runs are columns
 LONG_RUN = 1024  # runs that cannot be read in wide vectors are columns up to here
 SMALL = 2**22  # elements: below this, host time and the second kernel matter most
+LARGE = 2**24  # elements: from here on, the partial sums of wide blocks are little beside them
 MULTIPROCESSORS = 132  # of the GPU that the rules below were measured on
 
 
@@ -28,28 +31,34 @@ class Shape(NamedTuple):
     """How a kernel cuts its work: a fixed rule, no search at run time."""
 
     tile: int  # elements of one step of a program
+    width: int  # of which so many, at most, are neighbours in memory
     warps: int
-    vector: int  # neighbouring columns that one thread reads together, at most
+    vector: int  # neighbours that one thread reads together, at most
     programs: int  # at most so many programs; each goes through its share step by step
 
 
 def forward_shape(view: View, dtype: torch.dtype) -> Shape:
     """The cut of the forward pass, as measured on one H200."""
     if not is_runs(view):
-        return Shape(4096, 4, vector=8 // dtype.itemsize, programs=64 * MULTIPROCESSORS)
+        return Shape(4096, 64, 4, vector=8 // dtype.itemsize, programs=64 * MULTIPROCESSORS)
     tile, warps = (2048, 4) if math.prod(view) < SMALL else (4096, 8)
-    return Shape(tile, warps, vector=1, programs=1 << 30)
+    return Shape(tile, tile, warps, vector=1, programs=1 << 30)
 
 
 def backward_shape(view: View, dtype: torch.dtype) -> Shape:
     """The cut of the backward pass, as measured on one H200."""
     if not is_runs(view):
+        if math.prod(view) >= LARGE:
+            return Shape(2048 // dtype.itemsize, 256, 4, 2, programs=8 * MULTIPROCESSORS)
         tile, warps = (2048, 4) if dtype.itemsize < 4 else (1024, 8)
-        return Shape(tile, warps, vector=2, programs=4 * MULTIPROCESSORS)
+        return Shape(tile, 64, warps, 2, programs=4 * MULTIPROCESSORS)
+    vector, warps = 16 // dtype.itemsize, 4
+    width = 32 * warps * vector
     if math.prod(view) >= SMALL:
-        return Shape(1024, 4, vector=1, programs=32 * MULTIPROCESSORS)
+        return Shape(2 * width, width, warps, vector, programs=64 * MULTIPROCESSORS)
     alone = view.channels >= MULTIPROCESSORS // 2 and math.prod(view) < SMALL // 2
-    return Shape(2048, 4, vector=1, programs=view.channels if alone else 8 * MULTIPROCESSORS)
+    programs = view.channels if alone else 8 * MULTIPROCESSORS
+    return Shape(2 * width, width, warps, vector, programs)
 
 
 def is_runs(view: View) -> bool:
@@ -64,33 +73,55 @@ class Cut(NamedTuple):
 
     groups: int  # channels, or blocks of columns: programs of one group share their parameters
     splits: int  # programs of one group
+    sums: int  # partial sums that a plane holds, (splits, columns) of them
     sizes: tuple[int, ...]
     meta: dict[str, int]  # in the order of the kernels' signatures
 
 
-def cut(view: View, shape: Shape) -> Cut:
-    """The cut of a tensor, by a fixed rule."""
+def cut_runs(view: View, shape: Shape, backward: bool = False) -> Cut:
+    """The cut of a tensor whose channels are runs."""
     outer, channels, inner = view
-    columns = channels * inner
-    width = min(
-        shape.tile if is_runs(view) else 64, _power_of_two(inner if is_runs(view) else columns)
-    )
-    rows = min(shape.tile // width, _power_of_two(outer))
-    if rows * columns >= 2**31:  # offsets inside a tile are 32-bit
-        rows = 1
-    if is_runs(view):
-        segments = _ceil(inner, width)
-        steps = _ceil(outer, rows) * segments
-        splits = max(1, min(steps, shape.programs // channels))
-        even = inner % width == 0 and outer % rows == 0
-        meta = {"ROWS": rows, "BLOCK": width, "EVEN": even, "num_warps": shape.warps}
-        return Cut(channels, splits, (outer, channels, inner, segments, steps, splits), meta)
-    blocks, steps = _ceil(columns, width), _ceil(outer, rows)
+    width = min(shape.width, _power_of_two(inner))
+    vector = min(shape.vector, width)
+    rows = max(1, (32 * shape.warps * vector if backward else shape.tile) // width)
+    rows = min(rows, _power_of_two(outer))
+    repeat = max(1, min(shape.tile // (rows * width), _power_of_two(outer) // rows))
+    if repeat * rows * channels * inner >= 2**31:  # offsets inside a tile are 32-bit
+        repeat = rows = 1
+    segments = _ceil(inner, width)
+    steps = _ceil(outer, repeat * rows) * segments
+    splits = max(1, min(steps, shape.programs // channels))
+    even = inner % width == 0 and outer % (repeat * rows) == 0
+    lanes = {"REPEAT": repeat, "ROWS": rows, "BLOCK": width, "VECTOR": vector}
+    meta = lanes if backward else {"ROWS": repeat * rows, "BLOCK": width}
+    sizes = (outer, channels, inner, segments, steps, splits)
+    meta = {**meta, "EVEN": even, "num_warps": shape.warps}
+    return Cut(channels, splits, splits * channels, sizes, meta)
+
+
+def cut_columns(view: View, shape: Shape, backward: bool = False) -> Cut:
+    """The cut of a tensor whose channels change with every few elements."""
+    rows_all, channels, inner = view
+    period = channels * inner
+    # Rows that are no multiple of the width leave lanes idle; together, several may be one.
+    together = shape.width // math.gcd(period, shape.width)
+    if rows_all % together or together * period >= 2**31:
+        together = 1
+    rows_all, columns = rows_all // together, together * period
+    width = min(shape.width, _power_of_two(columns))
+    vector = min(shape.vector, width)
+    rows = max(1, (32 * shape.warps * vector if backward else shape.tile) // width)
+    rows = min(rows, _power_of_two(rows_all))
+    repeat = max(1, min(shape.tile // (rows * width), _power_of_two(rows_all) // rows))
+    if repeat * rows * columns >= 2**31:
+        repeat = rows = 1
+    blocks, steps = _ceil(columns, width), _ceil(rows_all, repeat * rows)
     splits = max(1, min(steps, shape.programs // blocks))
-    even = columns % width == 0 and outer % rows == 0
-    meta = {"ROWS": rows, "COLUMNS": width, "VECTOR": min(shape.vector, width), "EVEN": even}
-    sizes = (outer, columns, inner, blocks, steps, splits)
-    return Cut(blocks, splits, sizes, {**meta, "num_warps": shape.warps})
+    even = columns % width == 0 and rows_all % (repeat * rows) == 0
+    meta = {"REPEAT": repeat, "ROWS": rows} if backward else {"ROWS": repeat * rows}
+    meta |= {"COLUMNS": width, "VECTOR": vector, "EVEN": even, "num_warps": shape.warps}
+    sizes = (rows_all, columns, period, inner, blocks, steps, splits)
+    return Cut(blocks, splits, splits * columns, sizes, meta)
 
 
 def _power_of_two(n: int) -> int:
@@ -115,25 +146,33 @@ class Launch:
 
     def __call__(self, key: tuple, *tensors: Tensor | None) -> None:
         """``key``: device and dtypes of the tensors."""
-        bits = 0
-        for t in tensors:
-            if t is not None:
-                bits |= t.data_ptr()
-        runner = self.runners.get(key) if bits % 16 == 0 else None
-        if runner is not None:
-            runner(*tensors, *self.fixed)
+        pointers = [None if t is None else t.data_ptr() for t in tensors]
+        runner = self.runners.get(key)
+        if runner is not None and not any(p is not None and p & 15 for p in pointers):
+            # Numbers, not tensors: of a tensor, Triton would ask the driver where it lives.
+            runner(torch._C._cuda_getCurrentRawStream(key[0]), pointers)
             return
         compiled = self.kernel[self.grid](*tensors, *self.sizes, **self.meta)
-        if (
-            bits % 16 == 0 and torch.version.hip is None and compiled is not None
-        ):  # None: interpreted
-            self.runners[key] = compiled[self.grid]
+        aligned = not any(p is not None and p & 15 for p in pointers)
+        if aligned and torch.version.hip is None and compiled is not None:  # None: interpreted
+            self.runners[key] = self._runner(compiled)
+
+    def _runner(self, compiled) -> Callable[[int, list[int | None]], None]:
+        """What ``compiled[grid]`` does, without looking up what does not change."""
+        run, function, metadata = compiled.run, compiled.function, compiled.packed_metadata
+        grid, fixed = self.grid, self.fixed
+
+        def runner(stream: int, pointers: list[int | None]) -> None:
+            run(*grid, stream, function, metadata, None, None, None, *pointers, *fixed)
+
+        return runner
 
 
 @functools.lru_cache(maxsize=4096)
 def _forward_launch(view: View, dtype: torch.dtype) -> Launch:
-    how = cut(view, forward_shape(view, dtype))
-    kernel = kernels.forward_runs if is_runs(view) else kernels.forward_columns
+    runs = is_runs(view)
+    how = (cut_runs if runs else cut_columns)(view, forward_shape(view, dtype))
+    kernel = kernels.forward_runs if runs else kernels.forward_columns
     meta = {"COMPUTE": _compute(dtype), **how.meta}
     return Launch(kernel, (how.groups * how.splits, 1, 1), how.sizes, meta)
 
@@ -148,35 +187,40 @@ class Backward(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def _backward_launch(
-    view: View, dtype: torch.dtype, need_input: bool, need_params: bool
+    view: View, dtype: torch.dtype, need_input: bool, need_params: bool, need_bias: bool
 ) -> Backward:
-    how = cut(view, backward_shape(view, dtype))
     channels, runs = view.channels, is_runs(view)
+    how = (cut_runs if runs else cut_columns)(view, backward_shape(view, dtype), backward=True)
     alone = runs and how.splits == 1
-    meta = {"INPUT": need_input, "PARAMS": need_params, "COMPUTE": _compute(dtype)}
+    compute = _compute(dtype)
+    meta = {"INPUT": need_input, "PARAMS": need_params, "BIAS": need_bias, "COMPUTE": compute}
     if runs:
         meta["ALONE"] = alone
     kernel = kernels.backward_runs if runs else kernels.backward_columns
     first = Launch(kernel, (how.groups * how.splits, 1, 1), how.sizes, {**meta, **how.meta})
-    if alone or not need_params:
-        return Backward(first, (4, channels), None)
+    planes = 4 * need_params + need_bias
+    if alone or not planes:
+        return Backward(first, (planes, channels), None)
     summed = 1 if runs else view.inner  # columns that belong to one channel
-    width = min(32, _power_of_two(channels))
-    parts = min(1024 // width, _power_of_two(how.splits * summed))
-    meta = {"COMPUTE": _compute(dtype), "PARTS": parts, "CHANNELS": width, "num_warps": 4}
-    sizes = (how.splits, channels, summed)
-    second = Launch(kernels.finish, (_ceil(channels, width), 4, 1), sizes, meta)
-    return Backward(first, (4, how.splits * channels * summed), second)
+    splits = how.sums // (channels * summed)
+    # Few channels and many parts to a program: all of them are under way at once.
+    width = min(8, _power_of_two(channels))
+    parts = min(512, _power_of_two(splits * summed))
+    meta = {"PARAMS": need_params, "COMPUTE": compute, "PARTS": parts, "CHANNELS": width}
+    sizes = (splits, channels, summed)
+    grid = (_ceil(channels, width), planes, 1)
+    second = Launch(kernels.finish, grid, sizes, {**meta, "num_warps": 4})
+    return Backward(first, (planes, how.sums), second)
 
 
-def forward(x: Tensor, params: Sequence[Tensor], view: View) -> Tensor:
-    """SReLU of the dense tensor ``x``."""
+def forward(x: Tensor, params: Sequence[Tensor], view: View, bias: Tensor | None = None) -> Tensor:
+    """SReLU of the dense tensor ``x``, or of ``x + bias``."""
     if _elsewhere(x):
         with torch.cuda.device(x.device):
-            return forward(x, params, view)
+            return forward(x, params, view, bias)
     y = torch.empty_like(x)
-    params = _packed(params)
-    _forward_launch(view, x.dtype)(_key(x, params), x, y, *params)
+    params, bias = _packed(params, bias)
+    _forward_launch(view, x.dtype)(_key(x, params, bias), x, y, *params, bias)
     return y
 
 
@@ -187,20 +231,26 @@ def backward(
     view: View,
     need_input: bool,
     need_params: bool,
+    bias: Tensor | None = None,
+    need_bias: bool = False,
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Gradients of the dense ``x`` (``grad`` has its layout) and, as (4, C), of the parameters."""
+    """Gradients of the dense ``x`` (``grad`` has its layout) and of what belongs to channels.
+
+    These are rows of one tensor, as far as they are needed: the four parameters, then the bias.
+    """
     if _elsewhere(x):
         with torch.cuda.device(x.device):
-            return backward(grad, x, params, view, need_input, need_params)
-    params = _packed(params)
-    key = _key(x, params)
-    first, size, second = _backward_launch(view, x.dtype, need_input, need_params)
+            return backward(grad, x, params, view, need_input, need_params, bias, need_bias)
+    params, bias = _packed(params, bias)
+    key = _key(x, params, bias)
+    first, size, second = _backward_launch(view, x.dtype, need_input, need_params, need_bias)
     grad_x = torch.empty_like(x) if need_input else None
-    sums = x.new_empty(size, dtype=compute_dtype(x)) if need_params else None
-    first(key, grad, x, grad_x, sums, *params)
+    dtype = compute_dtype(x)
+    sums = x.new_empty(size, dtype=dtype) if need_params or need_bias else None
+    first(key, grad, x, grad_x, sums, *params, bias)
     if second is None:
         return grad_x, sums
-    grads = x.new_empty((4, view.channels), dtype=compute_dtype(x))
+    grads = x.new_empty((size[0], view.channels), dtype=dtype)
     second(key, sums, grads, params[1], params[3])
     return grad_x, grads
 
@@ -209,15 +259,28 @@ def _compute(dtype: torch.dtype) -> tl.dtype:
     return tl.float64 if dtype == torch.float64 else tl.float32
 
 
-def _packed(params: Sequence[Tensor]) -> Sequence[Tensor]:
-    return params if all(p.is_contiguous() for p in params) else [p.contiguous() for p in params]
-
-
-def _key(x: Tensor, params: Sequence[Tensor]) -> tuple:
+def _packed(
+    params: Sequence[Tensor], bias: Tensor | None
+) -> tuple[Sequence[Tensor], Tensor | None]:
+    if bias is not None:
+        bias = bias.contiguous()
     t_r, a_r, t_l, a_l = params
-    return (x.get_device(), t_r.dtype, a_r.dtype, t_l.dtype, a_l.dtype)
+    if t_r.is_contiguous() and a_r.is_contiguous() and t_l.is_contiguous() and a_l.is_contiguous():
+        return params, bias
+    return [p.contiguous() for p in params], bias
+
+
+def _key(x: Tensor, params: Sequence[Tensor], bias: Tensor | None) -> tuple:
+    t_r, a_r, t_l, a_l = params
+    dtype = None if bias is None else bias.dtype
+    return (x.get_device(), t_r.dtype, a_r.dtype, t_l.dtype, a_l.dtype, dtype)
+
+
+@functools.cache
+def _several_devices() -> bool:
+    return torch.cuda.device_count() > 1
 
 
 def _elsewhere(x: Tensor) -> bool:
     """Triton launches on the current device, which need not be the tensor's."""
-    return x.is_cuda and x.get_device() != torch.cuda.current_device()
+    return x.is_cuda and _several_devices() and x.get_device() != torch.cuda.current_device()

@@ -5,12 +5,15 @@ Tensors come as (outer, C, inner) in memory order (`layout.View`). Two shapes of
 * runs: a channel's values lie together (NCHW), so its parameters are four scalars of the program;
 * columns: the channel changes with every few elements (channels_last, (N, C), tiny feature maps).
   Memory is (outer, C * inner); parameters are loaded once for a block of columns and used for many
-  rows.
+  rows. Several rows may count as one longer row, in which the channels repeat (`period`).
+
+With a bias, all of this is done for x + bias, which is never stored.
 
 The backward writes the input gradient and, in the same pass, sums four numbers for every channel:
-g and g (x - t) over the right and over the left tail. Each program keeps its sums in registers and
-writes one partial result; a second, small kernel adds these in a fixed order. No atomics: the same
-input gives the same bits. Where one program sees all of a channel, it finishes the job itself.
+g and g (x - t) over the right and over the left tail; a bias adds the sum of the input gradient.
+Each program keeps its sums in registers and writes one partial result; a second, small kernel adds
+these in a fixed order. No atomics: the same input gives the same bits. Where one program sees all
+of a channel, it finishes the job itself.
 
 Slow where: runs whose length is no multiple of 16 cannot be read in wide vectors.
 """
@@ -24,12 +27,24 @@ import triton.language as tl
 
 
 @triton.jit
-def _load(t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, c, mask, COMPUTE: tl.constexpr):
+def _load(t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, c, mask, COMPUTE: tl.constexpr):
     t_r = tl.load(t_r_ptr + c, mask=mask, other=0).to(COMPUTE)
     a_r = tl.load(a_r_ptr + c, mask=mask, other=0).to(COMPUTE)
     t_l = tl.load(t_l_ptr + c, mask=mask, other=0).to(COMPUTE)
     a_l = tl.load(a_l_ptr + c, mask=mask, other=0).to(COMPUTE)
-    return t_r, a_r, t_l, a_l
+    bias = t_r  # stands for a bias where there is none; `_biased` does not look at it
+    if bias_ptr is not None:  # as torch would add it: in the dtype of x
+        bias = tl.load(bias_ptr + c, mask=mask, other=0).to(x_ptr.dtype.element_ty).to(COMPUTE)
+    return t_r, a_r, t_l, a_l, bias
+
+
+@triton.jit
+def _biased(stored, bias, bias_ptr, COMPUTE: tl.constexpr):
+    """x, or x + bias rounded as torch would have stored it."""
+    x = stored.to(COMPUTE)
+    if bias_ptr is not None:
+        x = (x + bias).to(stored.dtype).to(COMPUTE)
+    return x
 
 
 @triton.jit
@@ -53,18 +68,6 @@ def _slope(x, t_r, a_r, t_l, a_l):
     return tl.where(left, tl.where(right, a_l + (a_r - 1), a_l), tl.where(right, a_r, 1.0))
 
 
-@triton.jit
-def _sums(g, x, t_r, t_l, right0, right1, left0, left1):
-    """Adds g and g (x - t), over the right and over the left tail."""
-    g_right, g_left = tl.where(x >= t_r, g, 0.0), tl.where(x <= t_l, g, 0.0)
-    right0 += g_right
-    left0 += g_left
-    # max and min change nothing inside their tail; outside they keep NaN and inf from 0 * inf
-    right1 += g_right * tl.maximum(x - t_r, 0.0)
-    left1 += g_left * tl.minimum(x - t_l, 0.0)
-    return right0, right1, left0, left1
-
-
 # ---- tiles: a 64-bit start for each, 32-bit offsets inside ----
 
 
@@ -80,6 +83,23 @@ def _run_tile(step, c, outer, channels, inner, segments, ROWS: tl.constexpr, BLO
 
 
 @triton.jit
+def _run_lanes(
+    step, c, outer, channels, inner, segments,
+    REPEAT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, VECTOR: tl.constexpr,
+):  # fmt: skip
+    """The same for REPEAT * ROWS runs, as (REPEAT, lanes, VECTOR): the middle one is threads."""
+    lanes: tl.constexpr = BLOCK // VECTOR  # that share a run
+    first = (step // segments).to(tl.int64) * (REPEAT * ROWS)
+    column = (step % segments).to(tl.int64) * BLOCK
+    lane = tl.arange(0, ROWS * lanes)[None, :, None]
+    o = tl.arange(0, REPEAT)[:, None, None] * ROWS + lane // lanes
+    k = (lane % lanes) * VECTOR + tl.arange(0, VECTOR)[None, None, :]
+    rows, columns = tl.minimum(outer - first, REPEAT * ROWS), tl.minimum(inner - column, BLOCK)
+    mask = (o < rows.to(tl.int32)) & (k < columns.to(tl.int32))
+    return (first * channels + c) * inner + column, o * (channels * inner) + k, mask
+
+
+@triton.jit
 def _columns(block, columns, COLUMNS: tl.constexpr, VECTOR: tl.constexpr):
     k = block * COLUMNS + tl.arange(0, COLUMNS)
     # Fewer columns to a thread leave room for their parameters and sums in its registers.
@@ -88,10 +108,20 @@ def _columns(block, columns, COLUMNS: tl.constexpr, VECTOR: tl.constexpr):
 
 @triton.jit
 def _column_tile(step, rows, columns, k, in_row, ROWS: tl.constexpr):
+    """Step ``step`` of a block of columns: ROWS rows of it."""
     row = (step + tl.zeros((), tl.int64)) * ROWS
     r = tl.arange(0, ROWS)
     mask = (r < tl.minimum(rows - row, ROWS).to(tl.int32))[:, None] & in_row[None, :]
     return row * columns, r[:, None] * columns + k[None, :], mask
+
+
+@triton.jit
+def _column_lanes(step, rows, columns, k, in_row, REPEAT: tl.constexpr, ROWS: tl.constexpr):
+    """The same for REPEAT * ROWS rows, as (REPEAT, ROWS, columns): the last two are threads."""
+    first = (step + tl.zeros((), tl.int64)) * (REPEAT * ROWS)
+    r = tl.arange(0, REPEAT)[:, None, None] * ROWS + tl.arange(0, ROWS)[None, :, None]
+    here = tl.minimum(rows - first, REPEAT * ROWS).to(tl.int32)
+    return first * columns, r * columns + k[None, None, :], (r < here) & in_row[None, None, :]
 
 
 @triton.jit
@@ -112,27 +142,32 @@ def _write(pointers, value, mask, EVEN: tl.constexpr):
 
 @triton.jit
 def _forward_tile(
-    x_ptr, y_ptr, offsets, mask, t_r, a_r, t_l, a_l, COMPUTE: tl.constexpr, EVEN: tl.constexpr
+    x_ptr, y_ptr, bias_ptr, offsets, mask, t_r, a_r, t_l, a_l, bias,
+    COMPUTE: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    x = _read(x_ptr + offsets, mask, EVEN)
-    y = _value(x.to(COMPUTE), t_r, a_r, t_l, a_l)
-    _write(y_ptr + offsets, y.to(x.dtype), mask, EVEN)
+    stored = _read(x_ptr + offsets, mask, EVEN)
+    y = _value(_biased(stored, bias, bias_ptr, COMPUTE), t_r, a_r, t_l, a_l)
+    _write(y_ptr + offsets, y.to(stored.dtype), mask, EVEN)
 
 
 @triton.jit
 def _backward_tile(
-    g_ptr, x_ptr, gx_ptr, start, offsets, mask, t_r, a_r, t_l, a_l, right0, right1, left0, left1,
-    INPUT: tl.constexpr, PARAMS: tl.constexpr, COMPUTE: tl.constexpr, EVEN: tl.constexpr,
+    g_ptr, x_ptr, gx_ptr, bias_ptr, start, offsets, mask, t_r, a_r, t_l, a_l, bias,
+    INPUT: tl.constexpr, COMPUTE: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
+    """Writes the gradient of the input. Returns what every element adds to the five sums.
+
+    They are g and g (x - t) over the right tail, the same over the left, and that gradient itself.
+    """
     g = _read(g_ptr + start + offsets, mask, EVEN).to(COMPUTE)
     stored = _read(x_ptr + start + offsets, mask, EVEN)
-    x = stored.to(COMPUTE)
+    x = _biased(stored, bias, bias_ptr, COMPUTE)
+    gx = g * _slope(x, t_r, a_r, t_l, a_l)
     if INPUT:
-        gx = g * _slope(x, t_r, a_r, t_l, a_l)
         _write(gx_ptr + start + offsets, gx.to(stored.dtype), mask, EVEN)
-    if PARAMS:
-        right0, right1, left0, left1 = _sums(g, x, t_r, t_l, right0, right1, left0, left1)
-    return right0, right1, left0, left1
+    right, left = tl.where(x >= t_r, g, 0.0), tl.where(x <= t_l, g, 0.0)
+    # max and min change nothing inside their tail; outside they keep NaN and inf from 0 * inf
+    return right, right * tl.maximum(x - t_r, 0.0), left, left * tl.minimum(x - t_l, 0.0), gx
 
 
 # ---- kernels ----
@@ -140,99 +175,134 @@ def _backward_tile(
 
 @triton.jit
 def forward_runs(
-    x_ptr, y_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, outer, channels, inner, segments, steps,
-    splits,
+    x_ptr, y_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr,
+    outer, channels, inner, segments, steps, splits,
     COMPUTE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     c, split = tl.program_id(0) % channels, tl.program_id(0) // channels
-    t_r, a_r, t_l, a_l = _load(t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, c, True, COMPUTE)
+    t_r, a_r, t_l, a_l, bias = _load(
+        t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, c, True, COMPUTE
+    )
     for step in range(split, steps, splits):
         start, offsets, mask = _run_tile(step, c, outer, channels, inner, segments, ROWS, BLOCK)
         _forward_tile(
-            x_ptr + start, y_ptr + start, offsets, mask, t_r, a_r, t_l, a_l, COMPUTE, EVEN
-        )
+            x_ptr + start, y_ptr + start, bias_ptr, offsets, mask, t_r, a_r, t_l, a_l, bias,
+            COMPUTE, EVEN,
+        )  # fmt: skip
 
 
 @triton.jit
 def forward_columns(
-    x_ptr, y_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, rows, columns, inner, blocks, steps, splits,
+    x_ptr, y_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr,
+    rows, columns, period, inner, blocks, steps, splits,
     COMPUTE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr,
     EVEN: tl.constexpr,
 ):  # fmt: skip
     block, split = tl.program_id(0) % blocks, tl.program_id(0) // blocks
     k, in_row = _columns(block, columns, COLUMNS, VECTOR)
-    t_r, a_r, t_l, a_l = _load(t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, k // inner, in_row, COMPUTE)
+    t_r, a_r, t_l, a_l, bias = _load(
+        t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, k % period // inner, in_row, COMPUTE
+    )
     for step in range(split, steps, splits):
         start, offsets, mask = _column_tile(step, rows, columns, k, in_row, ROWS)
         _forward_tile(
-            x_ptr + start, y_ptr + start, offsets, mask,
-            t_r[None, :], a_r[None, :], t_l[None, :], a_l[None, :], COMPUTE, EVEN,
+            x_ptr + start, y_ptr + start, bias_ptr, offsets, mask,
+            t_r[None, :], a_r[None, :], t_l[None, :], a_l[None, :], bias[None, :], COMPUTE, EVEN,
         )  # fmt: skip
 
 
 @triton.jit
 def backward_runs(
-    g_ptr, x_ptr, gx_ptr, sums_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr,
+    g_ptr, x_ptr, gx_ptr, sums_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr,
     outer, channels, inner, segments, steps, splits,
-    INPUT: tl.constexpr, PARAMS: tl.constexpr, COMPUTE: tl.constexpr, ALONE: tl.constexpr,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr,
+    INPUT: tl.constexpr, PARAMS: tl.constexpr, BIAS: tl.constexpr, COMPUTE: tl.constexpr,
+    ALONE: tl.constexpr, REPEAT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    VECTOR: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     c, split = tl.program_id(0) % channels, tl.program_id(0) // channels
-    t_r, a_r, t_l, a_l = _load(t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, c, True, COMPUTE)
-    zeros = tl.zeros((ROWS, BLOCK), dtype=COMPUTE)
-    right0, right1, left0, left1 = zeros, zeros, zeros, zeros
+    t_r, a_r, t_l, a_l, bias = _load(
+        t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, c, True, COMPUTE
+    )
+    # A thread keeps one sum of each kind: what it reads at once is added up first.
+    zeros = tl.zeros((ROWS * (BLOCK // VECTOR),), dtype=COMPUTE)
+    right0, right1, left0, left1, total = zeros, zeros, zeros, zeros, zeros
     for step in range(split, steps, splits):
-        start, offsets, mask = _run_tile(step, c, outer, channels, inner, segments, ROWS, BLOCK)
-        right0, right1, left0, left1 = _backward_tile(
-            g_ptr, x_ptr, gx_ptr, start, offsets, mask, t_r, a_r, t_l, a_l,
-            right0, right1, left0, left1, INPUT, PARAMS, COMPUTE, EVEN,
+        start, offsets, mask = _run_lanes(
+            step, c, outer, channels, inner, segments, REPEAT, ROWS, BLOCK, VECTOR
+        )
+        r0, r1, l0, l1, gx = _backward_tile(
+            g_ptr, x_ptr, gx_ptr, bias_ptr, start, offsets, mask, t_r, a_r, t_l, a_l, bias,
+            INPUT, COMPUTE, EVEN,
         )  # fmt: skip
+        if PARAMS:
+            right0 += tl.sum(tl.sum(r0, 2), 0)
+            right1 += tl.sum(tl.sum(r1, 2), 0)
+            left0 += tl.sum(tl.sum(l0, 2), 0)
+            left1 += tl.sum(tl.sum(l1, 2), 0)
+        if BIAS:
+            total += tl.sum(tl.sum(gx, 2), 0)
+    plane = tl.zeros((), tl.int64) + splits * channels  # sums: (planes, splits, channels)
+    at = split * channels + c
     if PARAMS:
+        out = sums_ptr + at
         sum_t_r, sum_t_l = tl.sum(right0), tl.sum(left0)
         if ALONE:  # this program has seen all of the channel: these are the gradients
             sum_t_r, sum_t_l = sum_t_r * (1 - a_r), sum_t_l * (1 - a_l)
-        plane = tl.zeros((), tl.int64) + splits * channels  # sums: (4, splits, channels)
-        out = sums_ptr + split * channels + c
         tl.store(out, sum_t_r)
         tl.store(out + plane, tl.sum(right1))
         tl.store(out + 2 * plane, sum_t_l)
         tl.store(out + 3 * plane, tl.sum(left1))
+    if BIAS:  # the last plane
+        tl.store(sums_ptr + PARAMS * 4 * plane + at, tl.sum(total))
 
 
 @triton.jit
 def backward_columns(
-    g_ptr, x_ptr, gx_ptr, sums_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr,
-    rows, columns, inner, blocks, steps, splits,
-    INPUT: tl.constexpr, PARAMS: tl.constexpr, COMPUTE: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr, EVEN: tl.constexpr,
+    g_ptr, x_ptr, gx_ptr, sums_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr,
+    rows, columns, period, inner, blocks, steps, splits,
+    INPUT: tl.constexpr, PARAMS: tl.constexpr, BIAS: tl.constexpr, COMPUTE: tl.constexpr,
+    REPEAT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr,
+    EVEN: tl.constexpr,
 ):  # fmt: skip
     block, split = tl.program_id(0) % blocks, tl.program_id(0) // blocks
     k, in_row = _columns(block, columns, COLUMNS, VECTOR)
-    t_r, a_r, t_l, a_l = _load(t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, k // inner, in_row, COMPUTE)
+    t_r, a_r, t_l, a_l, bias = _load(
+        t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, k % period // inner, in_row, COMPUTE
+    )
     zeros = tl.zeros((ROWS, COLUMNS), dtype=COMPUTE)
-    right0, right1, left0, left1 = zeros, zeros, zeros, zeros
+    right0, right1, left0, left1, total = zeros, zeros, zeros, zeros, zeros
     for step in range(split, steps, splits):
-        start, offsets, mask = _column_tile(step, rows, columns, k, in_row, ROWS)
-        right0, right1, left0, left1 = _backward_tile(
-            g_ptr, x_ptr, gx_ptr, start, offsets, mask,
-            t_r[None, :], a_r[None, :], t_l[None, :], a_l[None, :],
-            right0, right1, left0, left1, INPUT, PARAMS, COMPUTE, EVEN,
+        start, offsets, mask = _column_lanes(step, rows, columns, k, in_row, REPEAT, ROWS)
+        r0, r1, l0, l1, gx = _backward_tile(
+            g_ptr, x_ptr, gx_ptr, bias_ptr, start, offsets, mask,
+            t_r[None, None, :], a_r[None, None, :], t_l[None, None, :], a_l[None, None, :],
+            bias[None, None, :], INPUT, COMPUTE, EVEN,
         )  # fmt: skip
+        if PARAMS:
+            right0 += tl.sum(r0, 0)
+            right1 += tl.sum(r1, 0)
+            left0 += tl.sum(l0, 0)
+            left1 += tl.sum(l1, 0)
+        if BIAS:
+            total += tl.sum(gx, 0)
+    plane = tl.zeros((), tl.int64) + splits * columns  # sums: (planes, splits, columns)
+    at = split * columns + k
     if PARAMS:
-        plane = tl.zeros((), tl.int64) + splits * columns  # sums: (4, splits, columns)
-        out = sums_ptr + split * columns + k
+        out = sums_ptr + at
         tl.store(out, tl.sum(right0, 0), mask=in_row)
         tl.store(out + plane, tl.sum(right1, 0), mask=in_row)
         tl.store(out + 2 * plane, tl.sum(left0, 0), mask=in_row)
         tl.store(out + 3 * plane, tl.sum(left1, 0), mask=in_row)
+    if BIAS:  # the last plane
+        tl.store(sums_ptr + PARAMS * 4 * plane + at, tl.sum(total, 0), mask=in_row)
 
 
 @triton.jit
 def finish(
     sums_ptr, grads_ptr, a_r_ptr, a_l_ptr, splits, channels, inner,
-    COMPUTE: tl.constexpr, PARTS: tl.constexpr, CHANNELS: tl.constexpr,
+    PARAMS: tl.constexpr, COMPUTE: tl.constexpr, PARTS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    """Adds partial sums, (4, splits, channels * inner), over splits and inner, in order."""
+    """Adds partial sums, (planes, splits, channels * inner), over splits and inner, in order."""
     c = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
     which = tl.program_id(1)
     real = c < channels
@@ -244,8 +314,9 @@ def finish(
         mask = (part < splits * inner)[:, None] & real[None, :]
         total += tl.load(base + row[:, None] + c[None, :] * inner, mask=mask, other=0)
     grad = tl.sum(total, 0)
-    if which == 0:
-        grad *= 1 - tl.load(a_r_ptr + c, mask=real, other=0).to(COMPUTE)
-    elif which == 2:
-        grad *= 1 - tl.load(a_l_ptr + c, mask=real, other=0).to(COMPUTE)
+    if PARAMS:
+        if which == 0:
+            grad *= 1 - tl.load(a_r_ptr + c, mask=real, other=0).to(COMPUTE)
+        elif which == 2:
+            grad *= 1 - tl.load(a_l_ptr + c, mask=real, other=0).to(COMPUTE)
     tl.store(grads_ptr + which * channels + c, grad, mask=real)

@@ -135,3 +135,25 @@ def test_the_activation_must_suit_the_network():
         recipe("digits", "maxout", 1)
     with pytest.raises(ValueError, match="srelu can give negative values; choose relu"):
         run_of("stochastic", "srelu")
+
+
+@pytest.mark.parametrize(("net", "activation"), [("maxout", "maxout"), *CASES[3:]])
+def test_a_compiler_sees_the_whole_network(net, activation):
+    """Forward pass and losses are one graph, with masks that are drawn beforehand."""
+    made = session_of(run_of(net, activation))
+    step = made.take_step
+    step.begin_epoch(0)
+    x, y = made.batches.next()
+    step.dropout.seek(0)
+    expected, _ = step._loss(x, y)
+    step.dropout.seek(0)
+    step._draw_masks(x)
+    loss, _ = torch.compile(step._loss, backend="eager", fullgraph=True)(x, y)
+    torch.testing.assert_close(loss, expected)
+
+
+@pytest.mark.parametrize(("net", "activation"), CASES)
+def test_what_draws_inside_is_not_compiled(net, activation):
+    run = run_of(net, activation)
+    made = Session(run, None, CPU, Team(), capture=False, compiled=True)
+    assert made.take_step.compiled == ((net, activation) not in CASES[1:3])

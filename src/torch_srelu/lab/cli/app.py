@@ -8,7 +8,7 @@ import typer
 
 from torch_srelu import __version__
 
-from . import bench, data, figures, reporting, training
+from . import bench, data, paper, reporting, training
 
 app = typer.Typer(
     name="srelu",
@@ -40,5 +40,5 @@ app.command("compare", epilog=training.COMPARE_EXAMPLES)(training.compare)
 app.command("train", epilog=training.TRAIN_EXAMPLES)(training.train)
 app.command("report", epilog=reporting.EXAMPLES)(reporting.report)
 app.command("bench", epilog=bench.EXAMPLES)(bench.bench)
-app.command("paper", epilog=figures.EXAMPLES)(figures.paper)
+app.add_typer(paper.app, name="paper")
 app.add_typer(data.app, name="data")

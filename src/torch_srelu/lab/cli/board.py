@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ..comparison import FINISHED
+from ..fates import FINISHED
 from ..records import Record
 from ..run import Run
 from ..train import Progress

@@ -86,14 +86,18 @@ def _cached_zca(train: Tensor, cache: Path | None) -> tuple[Tensor, Tensor]:
     recipe = f"gcn {CONTRAST} zca {REGULARISER} {tuple(train.shape)} ".encode()
     digest = hashlib.sha256(recipe + train.cpu().contiguous().numpy().tobytes()).hexdigest()
     path = cache / f"zca-{digest[:16]}.safetensors"
-    with contextlib.suppress(OSError, KeyError, safetensors.SafetensorError):  # absent or damaged
-        stored = safetensors.torch.load(path.read_bytes())
-        return stored["mean"], stored["matrix"]
-    mean, matrix = (t.to("cpu", torch.float32).contiguous() for t in zca(train))
-    with contextlib.suppress(OSError):  # a cache that cannot be written costs time only
-        cache.mkdir(parents=True, exist_ok=True)
-        files.write(path, safetensors.torch.save({"mean": mean, "matrix": matrix}))
-    return mean, matrix
+    with contextlib.ExitStack() as alone:
+        with contextlib.suppress(OSError):  # a cache that cannot be written costs time only
+            cache.mkdir(parents=True, exist_ok=True)
+            # Of several processes that start together, one computes and the others wait for it.
+            alone.enter_context(files.locked(path.with_suffix(".lock")))
+        with contextlib.suppress(OSError, KeyError, safetensors.SafetensorError):  # absent, damaged
+            stored = safetensors.torch.load(path.read_bytes())
+            return stored["mean"], stored["matrix"]
+        mean, matrix = (t.to("cpu", torch.float32).contiguous() for t in zca(train))
+        with contextlib.suppress(OSError):
+            files.write(path, safetensors.torch.save({"mean": mean, "matrix": matrix}))
+        return mean, matrix
 
 
 def _in_chunks(transform: Transform) -> Transform:

@@ -1,14 +1,1 @@
-"""The paper's figures, drawn from the definitions."""
-
-from __future__ import annotations
-
-from collections.abc import Callable
-
-from matplotlib.figure import Figure
-
-from . import figure1, figure2
-from .drawing import FORMATS, render
-
-FIGURES: dict[str, Callable[[], Figure]] = {"figure1": figure1.draw, "figure2": figure2.draw}
-
-__all__ = ["FIGURES", "FORMATS", "render"]
+"""The paper: its figures, its numbers, and the runs and tables that reproduce them."""

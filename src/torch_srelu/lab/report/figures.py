@@ -10,8 +10,8 @@ from typing import Any
 import plotly.graph_objects as go
 
 from ..comparison import Comparison, Rival
+from ..learned import in_order
 from ..statistics import summarise
-from .learned import in_order, inputs
 
 HERO = "#d9503a"  # SReLU's
 PALETTE = ("#3f7cac", "#5b9e5f", "#9a6fb0", "#c79a2b", "#4aa3a2", "#8a7461", "#7d8794", "#c26d9a")
@@ -110,7 +110,7 @@ def magnitude(comparison: Comparison) -> go.Figure | None:
     figure = go.Figure()
     palette = colours(comparison)
     for rival in comparison.rivals:
-        runs = [received.magnitude for r in rival.finished if (received := inputs(r))]
+        runs = [received.magnitude for r in rival.finished if (received := r.inputs())]
         if not runs:
             continue
         layers = in_order(rival.records[0].run, runs[0])

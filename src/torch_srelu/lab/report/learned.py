@@ -1,60 +1,20 @@
-"""What the SReLU units learned: the table of the paper's Table 3, and the explorer's data."""
+"""The explorer's data: the functions that SReLU units learned, over the inputs they saw."""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ...module import NAMES
 from .. import curves
-from ..comparison import Rival
 from ..history import Inputs
-from ..nets import plan
+from ..learned import in_order
 from ..records import Record
-from ..run import Run
 
 BUDGET_BYTES = 4_000_000  # of packed curves in a page; long runs show fewer of their epochs
 VIEW = (0.005, 0.995)  # the share of the inputs that the drawn range covers
-
-
-@dataclass(frozen=True)
-class LayerTable:
-    """Learned parameters of one layer at the last epoch, over all channels of all finished runs.
-
-    ``mean`` and ``std`` follow the order t_r, a_r, t_l, a_l; ``crossed`` is the share of channels
-    with t_l > t_r.
-    """
-
-    layer: str
-    channels: int
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    crossed: float
-
-
-def layer_table(rival: Rival) -> list[LayerTable]:
-    """The paper's Table 3 for a rival; empty if it has no SReLU units."""
-    runs = [r.parameters() for r in rival.finished]
-    if not any(runs):
-        return []
-    table = []
-    for layer in in_order(rival.records[0].run, runs[0]):
-        last = np.concatenate([run[layer][-1].double().numpy() for run in runs], axis=1)  # (4, nC)
-        t_r, t_l = last[NAMES.index("t_r")], last[NAMES.index("t_l")]
-        table.append(
-            LayerTable(
-                layer,
-                channels=runs[0][layer].shape[-1],
-                mean=tuple(last.mean(1).tolist()),
-                std=tuple(last.std(1).tolist()),
-                crossed=float((t_l > t_r).mean()),
-            )
-        )
-    return table
 
 
 def explorer(runs: Iterable[tuple[str, Record]]) -> dict[str, Any] | None:
@@ -66,26 +26,19 @@ def explorer(runs: Iterable[tuple[str, Record]]) -> dict[str, Any] | None:
     Returns:
         None if no run has SReLU units.
     """
-    kept = [(name, r) for name, r in runs if r.parameters() and inputs(r)]
+    kept = [
+        (name, r, received)
+        for name, r in runs
+        if r.parameters() and (received := r.inputs()) is not None
+    ]
     if not kept:
         return None
-    per_epoch = sum(4 * _width(layer) for _, r in kept for layer in r.parameters().values())
+    per_epoch = sum(4 * _width(layer) for _, r, _ in kept for layer in r.parameters().values())
     most = max(2, BUDGET_BYTES // per_epoch)
     return {
-        "probabilities": kept[0][1].inputs().probabilities.tolist(),
-        "runs": [_packed_run(name, record, most) for name, record in kept],
+        "probabilities": kept[0][2].probabilities.tolist(),
+        "runs": [_packed_run(name, record, received, most) for name, record, received in kept],
     }
-
-
-def in_order(run: Run, layers: Iterable[str]) -> list[str]:
-    """Layer names from the input to the output of the run's network; unknown ones last."""
-    places = {layer.name: i for i, layer in enumerate(plan(run.net).layers)}
-    return sorted(layers, key=lambda name: (places.get(name, len(places)), name))
-
-
-def inputs(record: Record) -> Inputs | None:
-    """What the activations received; None where the record was kept without it."""
-    return record.inputs() if (record.folder / "inputs.safetensors").exists() else None
 
 
 def _width(parameters: Any) -> int:
@@ -93,9 +46,10 @@ def _width(parameters: Any) -> int:
     return 8 * (parameters.shape[-1] + 1)
 
 
-def _packed_run(name: str, record: Record, most: int) -> dict[str, Any]:
-    parameters, received = record.parameters(), record.inputs()
-    epochs = [m.epoch for m in record.metrics]
+def _packed_run(name: str, record: Record, received: Inputs, most: int) -> dict[str, Any]:
+    parameters = record.parameters()
+    kept = len(next(iter(parameters.values())))  # of an archive, the last epoch alone
+    epochs = [m.epoch for m in record.metrics][-kept:]
     shown = _spread(len(epochs), most)
     layers = []
     for layer in in_order(record.run, parameters):

@@ -9,9 +9,11 @@ import plotly.graph_objects as go
 
 from ...module import NAMES
 from .. import tables
-from ..comparison import FINISHED, Comparison
+from ..comparison import Comparison
+from ..fates import FINISHED
+from ..learned import Layer, layers
 from ..records import Record
-from . import figures, learned
+from . import figures
 
 CURVES = (
     ("train_loss", "training loss", 1),
@@ -87,7 +89,7 @@ def comparison(c: Comparison, place: int, drawn: dict[str, go.Figure], *, alone:
         words = "Mean absolute value of what each activation receives, after the last epoch."
         section("Magnitude of inputs by layer", words, plot("magnitude", magnitude))
     for rival in c.rivals:
-        table = learned.layer_table(rival)
+        table = list(layers(rival).values())
         if table:
             section(f"Learned parameters of {_text(rival.name)}", "", _layer_table(table))
     return "\n".join(parts)
@@ -164,7 +166,7 @@ def _differences(c: Comparison) -> str:
     return title + _card([*map(_text, grid.headers)], rows, grid.note)
 
 
-def _layer_table(table: list[learned.LayerTable]) -> str:
+def _layer_table(table: list[Layer]) -> str:
     head = ["layer", "channels", *map(_symbol, PARAMETERS), "crossed"]
     rows = []
     for row in table:
@@ -172,7 +174,7 @@ def _layer_table(table: list[learned.LayerTable]) -> str:
             f'{row.mean[k]:.2f} <span class="spread">± {row.std[k]:.2f}</span>'
             for k in map(NAMES.index, PARAMETERS)
         ]
-        rows.append([_text(row.layer), str(row.channels), *values, f"{100 * row.crossed:.0f} %"])
+        rows.append([_text(row.name), str(row.channels), *values, f"{100 * row.crossed:.0f} %"])
     note = "Mean ± standard deviation over channels and seeds, after the last epoch."
     return _card(head, rows, f"{note} Crossed: channels whose t_l lies above t_r.")
 

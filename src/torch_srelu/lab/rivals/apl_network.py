@@ -12,7 +12,7 @@ from .stack import Conv, Dense, Drop, Plan, Pool, average, maximum
 
 
 def cnn(classes: int, start: Start) -> Plan:
-    """Three convolutions and three dense layers for CIFAR, whose weights begin as ``start`` says."""
+    """Three convolutions and three dense layers for CIFAR; ``start`` gives their weights."""
     layers = (
         Conv("conv1", 96, 5, padding=2, start=start),
         Pool(maximum, 3, 2),

@@ -63,16 +63,10 @@ class DSN(Network):
         super().__init__()
         self.trunk, self.criterion, self.supervising = trunk, LOSSES[loss], True
         self.heads = nn.ModuleDict()
-        self._inner: list[Tensor] | None = None  # where inputs of activations are kept, if at all
         for name, block in trunk.blocks():
             if name in SUPERVISED:
                 self.heads[name] = dense(block.layer.channels * size**2, classes, _start, draws)
                 size = (size - 2) // 2 + 1
-                block.act.register_forward_pre_hook(self._keep)
-
-    def _keep(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        if self._inner is not None:
-            self._inner.append(inputs[0])
 
     def forward(self, x: Tensor) -> Tensor:
         return self.trunk(x)
@@ -80,13 +74,16 @@ class DSN(Network):
     def outputs(self, x: Tensor) -> tuple[Tensor, ...]:
         if not self.supervising:
             return (self(x),)
-        self._inner = inner = []
-        try:
-            logits = self(x)
-        finally:
-            self._inner = None
-        heads = zip(self.heads.values(), inner, strict=True)
-        return logits, *(head(z.flatten(1)) for head, z in heads)
+        companions = []
+        for name, module in self.trunk.named_children():
+            if name in self.heads:
+                assert isinstance(module, nets.Block)
+                z = module.conv(x)
+                companions.append(self.heads[name](z.flatten(1)))
+                x = module.act(z)
+            else:
+                x = module(x)
+        return self.trunk.logits(x), *companions
 
     def losses(self, outputs: tuple[Tensor, ...], labels: Tensor) -> tuple[Tensor, Tensor]:
         loss = torch.stack([self.criterion(logits, labels) for logits in outputs]).sum()

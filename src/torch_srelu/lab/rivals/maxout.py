@@ -11,7 +11,7 @@ from functools import reduce
 import torch
 from torch import Tensor, nn
 
-from ..seeds import DropoutStream, required
+from ..seeds import Drawing, DropoutStream
 from .sampling import draw
 
 
@@ -49,7 +49,7 @@ class Maxout(nn.Module):
         return f"pieces={self.pieces}"
 
 
-class ProbMaxout(nn.Module):
+class ProbMaxout(Drawing):
     """Probabilistic maxout: piece i with probability p_i = softmax(sharpness * z)_i.
 
     In training h_u = z_iu for a drawn piece i; at test h_u = sum_i p_i z_iu. As the sharpness
@@ -70,15 +70,15 @@ class ProbMaxout(nn.Module):
     """
 
     def __init__(self, pieces: int, sharpness: float, stream: DropoutStream | None = None) -> None:
-        super().__init__()
-        self.pieces, self.sharpness, self.stream = pieces, sharpness, stream
+        super().__init__(stream)
+        self.pieces, self.sharpness = pieces, sharpness
 
     def forward(self, z: Tensor) -> Tensor:
         values = torch.stack(_pieces(z, self.pieces), dim=-1)  # (N, U, ..., k)
         wide = values.to(torch.promote_types(values.dtype, torch.float32))
         chances = (self.sharpness * wide).softmax(-1)
         if self.training:
-            return draw(values, chances, required(self.stream))
+            return draw(values, chances, self.own_stream())
         return (chances * wide).sum(-1).to(z.dtype)
 
     def extra_repr(self) -> str:

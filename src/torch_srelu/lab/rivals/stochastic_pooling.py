@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..activations import Activation
-from ..seeds import DropoutStream, required
+from ..seeds import Drawing, DropoutStream
 from .sampling import draw
 from .stack import Conv, Dense, Norm, Plan, Pool
 
 
-class StochasticPool2d(nn.Module):
+class StochasticPool2d(Drawing):
     """Pooling that draws one value a window, each with probability proportional to itself.
 
         training: y = x_i with probability p_i = x_i / sum_j x_j;   test: y = sum_i p_i x_i
@@ -43,8 +43,8 @@ class StochasticPool2d(nn.Module):
     """
 
     def __init__(self, window: int, stride: int, stream: DropoutStream | None = None) -> None:
-        super().__init__()
-        self.window, self.stride, self.stream = window, stride, stream
+        super().__init__(stream)
+        self.window, self.stride = window, stride
 
     def forward(self, x: Tensor) -> Tensor:
         _refuse_negative(x)
@@ -58,7 +58,7 @@ class StochasticPool2d(nn.Module):
             x = x.unfold(dim, self.window, self.stride)
         values = x.flatten(-2)  # (N, C, h, w, window^2)
         wide = values.to(torch.promote_types(x.dtype, torch.float32))
-        return draw(values, wide, required(self.stream))
+        return draw(values, wide, self.own_stream())
 
     def _expect(self, x: Tensor) -> Tensor:
         wide = x.to(torch.promote_types(x.dtype, torch.float32))

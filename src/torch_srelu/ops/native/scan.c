@@ -4,7 +4,7 @@
  * signed integer, so that -0 and +0 are one key and NaN lies beyond infinity. For every column of a
  * (rows, columns, inner) tensor in memory order the scan finds the sum of the keys (modulo the width
  * of the key), how many are below `lo`, the smallest and the largest; those in [lo, hi] are counted
- * in the bins of their channel, or written down. All of it is integer arithmetic whose order does
+ * in the bins of their channel, folded, or written down. All of it is integer arithmetic whose order does
  * not matter, so the result does not depend on the number of threads.
  */
 #include <stdint.h>
@@ -23,8 +23,9 @@ extern int srelu_forked; /* srelu.c */
 
 /* What to do with the keys inside the interval of their channel. */
 struct inside {
+    const int64_t *gap;   /* per channel: keys up to +-gap count as 0, others are closer to it by gap */
     const int64_t *shift; /* per channel: keys in a bin, as a power of two */
-    const int64_t *first; /* per channel: the number of its first bin, lo >> shift */
+    const int64_t *first; /* per channel: the number of its first bin, folded lo >> shift */
     int64_t *counts;      /* (channels, bins), or NULL: then write the keys down */
     int64_t bins;
     int64_t *kept_keys, *kept_channels; /* `capacity` long */
@@ -34,10 +35,12 @@ struct inside {
 
 static void count(const struct inside *to, int64_t channel, const int64_t *keys, int n)
 {
-    int64_t *counts = to->counts + channel * to->bins;
-    for (int i = 0; i < n; i++)
-        __atomic_fetch_add(&counts[(keys[i] >> to->shift[channel]) - to->first[channel]], 1,
+    int64_t *counts = to->counts + channel * to->bins, gap = to->gap[channel];
+    for (int i = 0; i < n; i++) {
+        int64_t key = keys[i], folded = key > gap ? key - gap : key < -gap ? key + gap : 0;
+        __atomic_fetch_add(&counts[(folded >> to->shift[channel]) - to->first[channel]], 1,
                            __ATOMIC_RELAXED);
+    }
 }
 
 static void keep(const struct inside *to, int64_t channel, const int64_t *keys, int n)
@@ -73,13 +76,13 @@ static void take(const struct inside *to, int64_t channel, const int64_t *keys, 
  * `hi`, and the results `sum`, `smallest`, `largest` are of the key's width; the results have
  * `threads` rows of one entry a column, to be put together by the caller, who has filled them with
  * their neutral values. */
-void srelu_scan(int wide, int threads, const void *x, int64_t rows, int64_t columns, int64_t inner,
+void srelu_look(int wide, int threads, const void *x, int64_t rows, int64_t columns, int64_t inner,
                 int64_t per_channel, const void *lo, const void *hi, void *sum, int64_t *below,
-                void *smallest, void *largest, const int64_t *shift, const int64_t *first,
-                int64_t *counts, int64_t bins, int64_t *kept_keys, int64_t *kept_channels,
-                int64_t *kept, int64_t capacity)
+                void *smallest, void *largest, const int64_t *gap, const int64_t *shift,
+                const int64_t *first, int64_t *counts, int64_t bins, int64_t *kept_keys,
+                int64_t *kept_channels, int64_t *kept, int64_t capacity)
 {
-    struct inside to = {shift, first, counts, bins, kept_keys, kept_channels, kept, capacity};
+    struct inside to = {gap, shift, first, counts, bins, kept_keys, kept_channels, kept, capacity};
 #pragma omp parallel for schedule(static, 1) num_threads(srelu_forked ? 1 : threads)
     for (int t = 0; t < threads; t++)
         (wide ? scan_float64 : scan_float32)(x, rows, columns, inner, per_channel, lo, hi, sum, below,

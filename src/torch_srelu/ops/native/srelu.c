@@ -2,46 +2,63 @@
  *
  * Tensors arrive as (outer, C, inner) in memory order (ops/layout.py); the definition, with the
  * table of slopes and intercepts, is ops/reference.py. Plain C: no Python, no torch headers.
- * The loops in srelu_kernels.h are compiled once for every dtype and instruction set; threads come
- * from the OpenMP runtime that torch has loaded already.
+ * srelu_loops.h and srelu_kernels.h are compiled once for every dtype and instruction set; threads
+ * come from the OpenMP runtime that torch has loaded already.
  *
  * Parameter gradients are summed in two stages. The tensor is cut into chunks whose number depends
  * on its shape alone; each chunk sums into its own slot, and the slots are added in order. So the
  * result does not depend on the number of threads or on which of them was first.
  */
+#include <math.h>
+#include <omp.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the bfloat16 kernels take words apart from the low end"
+#endif
 
 enum {
     MIN_CHUNK = 8192, /* elements: below this a thread costs more than it saves */
-    MAX_CHUNKS = 256,
-    SLOT_SHARE = 16, /* a chunk has at least so many elements for every sum it keeps */
-    BLOCK = 1024,    /* elements: the second look at a block finds it in the first-level cache */
+    MAX_CHUNKS = 128,
+    SLOT_SHARE = 64, /* a chunk has at least so many elements for every sum it keeps */
+    ALIGNED = 64,    /* elements: chunks begin where a cache line does */
+    BLOCK = 1024,    /* elements that are summed in A before the sum moves on to double */
     SHORT_RUN = 64,  /* below this, runs are treated as columns */
-    MIN_WIDTH = 256, /* columns: narrower rows are repeated to give the vector loop some length */
-    FLUSH = 256      /* rows that are summed in A before the sum moves on to double */
+    MIN_WIDTH = 128, /* columns: narrower rows are repeated to give the vector loop some length */
+    TILE = 4,        /* rows that share one look at the parameters */
+    FEW_TILES = 8,
+    FLUSH = 256,     /* rows that are summed in A before the sum moves on to double */
+    LARGE = 4 << 20, /* bytes: from here on, a result asks for huge pages */
+    FAR = 32 << 20   /* bytes: a larger tensor is in no cache */
 };
 
-/* One channel: its parameters, and the two intercepts that follow from them. */
-#define CHANNEL_OF(A) struct { A t_r, a_r, t_l, a_l, i_r, i_l; }
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-static inline float from_bf16(uint16_t h)
+/* ---- bfloat16: two neighbours in a word ---- */
+
+typedef uint32_t bf16_pair __attribute__((aligned(2), may_alias));
+
+static inline float float_of(uint32_t bits)
 {
-    uint32_t bits = (uint32_t)h << 16;
     float f;
     memcpy(&f, &bits, 4);
     return f;
 }
 
-static inline uint16_t to_bf16(float f) /* round to nearest even; NaN stays NaN */
+/* The upper half is f in bfloat16, rounded to nearest even; the lower half is to be dropped. A NaN
+ * must end with 16 zeros, else the carry would make something else of it. */
+static inline uint32_t rounded_to_bf16(float f)
 {
     uint32_t bits;
     memcpy(&bits, &f, 4);
-    uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-    uint32_t quiet = (bits >> 16) | 0x40;
-    return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? quiet : rounded);
+    return bits + 0x7fff + ((bits >> 16) & 1);
 }
 
 static inline int64_t at_most(int64_t value, int64_t limit) { return value < limit ? value : limit; }
@@ -67,6 +84,49 @@ static int64_t count_chunks(int64_t n, int64_t sums)
 static int usable_threads(int wanted, int64_t chunks)
 {
     return srelu_forked ? 1 : (int)at_least(1, at_most(wanted, chunks));
+}
+
+/* Where chunk j of n elements begins: at a multiple of `unit`, or at the end. */
+static inline int64_t cut(int64_t n, int64_t unit, int64_t j, int64_t chunks)
+{
+    return j == chunks ? n : n / unit * j / chunks * unit;
+}
+
+/* What is not cut when rows are shared out: a tile, or a row where tiles would leave threads idle. */
+static inline int64_t unit_of_rows(int64_t n, int64_t width)
+{
+    return n < FEW_TILES * TILE * width ? width : TILE * width;
+}
+
+/* ---- memory ---- */
+
+/* A large result is memory that the process has never touched, and to be given it 4 KiB at a time
+ * costs several times what computing does. A hint: where it is refused, nothing is lost. */
+static void ask_for_huge_pages(void *start, int64_t bytes)
+{
+#ifdef MADV_HUGEPAGE
+    if (!start || bytes < LARGE)
+        return;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = ((uintptr_t)start + page - 1) / page * page;
+    madvise((void *)first, ((uintptr_t)start + bytes - first) / page * page, MADV_HUGEPAGE);
+#endif
+}
+
+/* Zeros that begin with a cache line, so that no vector of a table lies in two; NULL: no memory. */
+static void *aligned_zeros(int64_t bytes)
+{
+    void *start = NULL;
+    return posix_memalign(&start, 64, bytes) ? NULL : memset(start, 0, bytes);
+}
+
+/* Begins to read what comes next, into the second-level cache. It pays in two cases: a tile goes
+ * through several rows at once, which is more than the processor foresees; and whatever it foresees,
+ * every page and every page fault begins anew, which tells where memory is far. */
+static inline void fetch(const void *start, int64_t bytes)
+{
+    for (int64_t k = 0; k < bytes; k += 64)
+        __builtin_prefetch((const char *)start + k, 0, 2);
 }
 
 /* ---- the kernels, once for every instruction set ---- */
@@ -128,6 +188,7 @@ typedef int backward_fn(const void *, const void *, void *, const void *const *,
 #else
 #define TABLE_OF(kind) { ROW(kind, portable) }
 #endif
+static const int64_t element_size[] = {4, 8, 2};
 static forward_fn *const forward_table[][3] = TABLE_OF(forward);
 static backward_fn *const backward_table[][3] = TABLE_OF(backward);
 
@@ -153,6 +214,7 @@ int srelu_best_isa(void)
 int srelu_forward(int isa, int dtype, int threads, const void *x, void *y, const void *const *params,
                   int64_t outer, int64_t channels, int64_t inner)
 {
+    ask_for_huge_pages(y, outer * channels * inner * element_size[dtype]);
     return forward_table[isa][dtype](x, y, params, outer, channels, inner, threads);
 }
 
@@ -161,6 +223,7 @@ int srelu_backward(int isa, int dtype, int threads, const void *grad, const void
                    const void *const *params, void *grad_params, int64_t outer,
                    int64_t channels, int64_t inner)
 {
+    ask_for_huge_pages(grad_x, outer * channels * inner * element_size[dtype]);
     return backward_table[isa][dtype](grad, x, grad_x, params, grad_params, outer, channels, inner,
                                       threads);
 }

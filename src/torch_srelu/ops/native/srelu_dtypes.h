@@ -1,22 +1,41 @@
-/* The kernels of one instruction set (ISA), for every dtype. */
+/* The kernels of one instruction set (ISA), for every dtype: T is stored, A computed with, WORD
+ * loaded and stored at once: LANES elements, taken apart by LOW and HIGH and put together by PACK.
+ * With one lane, HIGH is never looked at. PAD(v) is a word that holds v alone. */
 
 #define T float
 #define A float
 #define DTYPE float32
-#define LOAD(v) (v)
-#define STORE(v) (v)
+#define WORD float
+#define LANES 1
+#define LOW(word) (word)
+#define HIGH(word) (word)
+#define PACK(low, high) (low)
+#define PAD(v) (v)
+#include "srelu_loops.h"
 #include "srelu_kernels.h"
 
 #define T double
 #define A double
 #define DTYPE float64
-#define LOAD(v) (v)
-#define STORE(v) (v)
+#define WORD double
+#define LANES 1
+#define LOW(word) (word)
+#define HIGH(word) (word)
+#define PACK(low, high) (low)
+#define PAD(v) (v)
+#include "srelu_loops.h"
 #include "srelu_kernels.h"
 
+/* Two neighbours make a 32-bit word, and a shift or a mask makes a float of each: unlike widening,
+ * that moves nothing between the lanes of a vector. */
 #define T uint16_t
 #define A float
 #define DTYPE bfloat16
-#define LOAD(v) from_bf16(v)
-#define STORE(v) to_bf16(v)
+#define WORD bf16_pair
+#define LANES 2
+#define LOW(word) float_of((word) << 16)
+#define HIGH(word) float_of((word) & 0xffff0000u)
+#define PACK(low, high) ((rounded_to_bf16(low) >> 16) | (rounded_to_bf16(high) & 0xffff0000u))
+#define PAD(v) ((v) | 0x7fc00000u) /* NaN lies in no tail, so it adds to no sum */
+#include "srelu_loops.h"
 #include "srelu_kernels.h"

@@ -1,132 +1,77 @@
-/* The kernels for one instruction set and dtype: T is stored, A computed with (srelu_dtypes.h).
- *
- * Two shapes of loop. "runs": a channel's values lie together (NCHW), its parameters are constants
- * of the loop. "columns": the channel changes with every few elements (channels_last, (N, C), tiny
- * feature maps), so parameters come from a table whose period divides the memory into rows.
- */
-#define NAME(f) JOIN(f, ISA, DTYPE)
+/* Forward and backward for one instruction set and dtype (srelu_dtypes.h), built on the loops of
+ * srelu_loops.h: who computes what, in which order, and where the sums go. */
 
-typedef CHANNEL_OF(A) NAME(Channel);
-
-/* The same six numbers for a whole row of columns. */
-typedef struct {
-    int64_t width;
-    A *t_r, *a_r, *t_l, *a_l, *i_r, *i_l;
-} NAME(Columns);
+/* A NaN in bfloat16 ends with 16 zeros. So does all that comes of it, if those in the parameters do
+ * too, and then rounding back to bfloat16 leaves NaN what it is. */
+static inline A NAME(parameter)(const void *const *params, int which, int64_t c)
+{
+    A value = ((const A *)params[which])[c];
+    return value == value ? value : (A)NAN;
+}
 
 static inline NAME(Channel) NAME(channel)(const void *const *params, int64_t c)
 {
-    A t_r = ((const A *)params[0])[c], a_r = ((const A *)params[1])[c];
-    A t_l = ((const A *)params[2])[c], a_l = ((const A *)params[3])[c];
-    return (NAME(Channel)){t_r, a_r, t_l, a_l, t_r * (1 - a_r), t_l * (1 - a_l)};
+    return NAME(derive)(NAME(parameter)(params, 0, c), NAME(parameter)(params, 1, c),
+                        NAME(parameter)(params, 2, c), NAME(parameter)(params, 3, c));
 }
 
-static inline A NAME(slope)(int right, int left, A a_r, A a_l)
+/* The table of a row: as many periods of channels * inner columns as give the loop some length, in
+ * whole words. Column k is at k / LANES of the part that belongs to its lane. The caller frees what
+ * is returned; NULL: no memory. */
+static A *NAME(make_table)(NAME(Columns) * t, const void *const *params, int64_t channels,
+                           int64_t inner)
 {
-    return left ? (right ? a_l + (a_r - 1) : a_l) : (right ? a_r : 1);
+    int64_t period = channels * inner * (channels * inner % LANES ? LANES : 1);
+    int64_t width = period * ((MIN_WIDTH + period - 1) / period), words = width / LANES;
+    A *table = aligned_zeros(4 * width * sizeof(A));
+    if (!table)
+        return NULL;
+    *t = (NAME(Columns)){words, table, table + width, table + 2 * width, table + 3 * width};
+    for (int s = 0; s < 4; s++)
+        for (int64_t k = 0, run = 0; k < width; run++) {
+            A value = NAME(parameter)(params, s, run % channels);
+            for (int64_t i = 0; i < inner; i++, k++)
+                table[s * width + k % LANES * words + k / LANES] = value;
+        }
+    return table;
 }
 
-static inline A NAME(value)(A v, NAME(Channel) c)
+/* The table from word k on. */
+static inline NAME(Columns) NAME(from)(NAME(Columns) t, int64_t k)
 {
-    int right = v >= c.t_r, left = v <= c.t_l;
-    A slope = NAME(slope)(right, left, c.a_r, c.a_l);
-    A intercept = left ? (right ? c.i_r + c.i_l : c.i_l) : (right ? c.i_r : 0);
-    A line = slope * v + intercept;
-    return slope == 0 ? intercept : line; /* a flat tail is flat at infinity too */
-}
-
-/* ---- runs ---- */
-
-static void NAME(forward_run)(const T *restrict x, T *restrict y, int64_t n, NAME(Channel) c)
-{
-#pragma omp simd
-    for (int64_t k = 0; k < n; k++)
-        y[k] = STORE(NAME(value)(LOAD(x[k]), c));
-}
-
-static void NAME(input_run)(const T *restrict g, const T *restrict x, T *restrict gx, int64_t n,
-                            NAME(Channel) c)
-{
-#pragma omp simd
-    for (int64_t k = 0; k < n; k++) {
-        A v = LOAD(x[k]);
-        gx[k] = STORE(LOAD(g[k]) * NAME(slope)(v >= c.t_r, v <= c.t_l, c.a_r, c.a_l));
-    }
-}
-
-/* Adds the sums of g and of g (x - t), over the right and over the left tail, to sums[0], [stride],
- * [2 stride] and [3 stride]. */
-static void NAME(sum_run)(const T *restrict g, const T *restrict x, int64_t n, NAME(Channel) c,
-                          double *sums, int64_t stride)
-{
-    A right0 = 0, right1 = 0, left0 = 0, left1 = 0;
-#pragma omp simd reduction(+ : right0, right1, left0, left1)
-    for (int64_t k = 0; k < n; k++) {
-        A v = LOAD(x[k]), d = LOAD(g[k]);
-        int right = v >= c.t_r, left = v <= c.t_l;
-        right0 += right ? d : 0;
-        right1 += right ? d * (v - c.t_r) : 0;
-        left0 += left ? d : 0;
-        left1 += left ? d * (v - c.t_l) : 0;
-    }
-    sums[0] += right0, sums[stride] += right1, sums[2 * stride] += left0, sums[3 * stride] += left1;
-}
-
-/* ---- columns ---- */
-
-static void NAME(forward_row)(const T *restrict x, T *restrict y, int64_t n, const NAME(Columns) * t)
-{
-#pragma omp simd
-    for (int64_t k = 0; k < n; k++) {
-        NAME(Channel) c = {t->t_r[k], t->a_r[k], t->t_l[k], t->a_l[k], t->i_r[k], t->i_l[k]};
-        y[k] = STORE(NAME(value)(LOAD(x[k]), c));
-    }
-}
-
-static void NAME(input_row)(const T *restrict g, const T *restrict x, T *restrict gx, int64_t n,
-                            const NAME(Columns) * t)
-{
-#pragma omp simd
-    for (int64_t k = 0; k < n; k++) {
-        A v = LOAD(x[k]);
-        gx[k] = STORE(LOAD(g[k]) * NAME(slope)(v >= t->t_r[k], v <= t->t_l[k], t->a_r[k], t->a_l[k]));
-    }
-}
-
-static void NAME(sum_row)(const T *restrict g, const T *restrict x, int64_t n,
-                          const NAME(Columns) * t, A *restrict right0, A *restrict right1,
-                          A *restrict left0, A *restrict left1)
-{
-#pragma omp simd
-    for (int64_t k = 0; k < n; k++) {
-        A v = LOAD(x[k]), d = LOAD(g[k]), t_r = t->t_r[k], t_l = t->t_l[k];
-        int right = v >= t_r, left = v <= t_l;
-        right0[k] += right ? d : 0;
-        right1[k] += right ? d * (v - t_r) : 0;
-        left0[k] += left ? d : 0;
-        left1[k] += left ? d * (v - t_l) : 0;
-    }
-}
-
-static int NAME(make_columns)(NAME(Columns) * t, const void *const *params, int64_t channels,
-                              int64_t inner)
-{
-    int64_t period = channels * inner;
-    t->width = period * ((MIN_WIDTH + period - 1) / period);
-    t->t_r = malloc(6 * t->width * sizeof(A));
-    if (!t->t_r)
-        return 1;
-    t->a_r = t->t_r + t->width, t->t_l = t->a_r + t->width, t->a_l = t->t_l + t->width;
-    t->i_r = t->a_l + t->width, t->i_l = t->i_r + t->width;
-    for (int64_t k = 0; k < t->width; k++) {
-        NAME(Channel) c = NAME(channel)(params, k / inner % channels);
-        t->t_r[k] = c.t_r, t->a_r[k] = c.a_r, t->t_l[k] = c.t_l, t->a_l[k] = c.a_l;
-        t->i_r[k] = c.i_r, t->i_l[k] = c.i_l;
-    }
-    return 0;
+    return (NAME(Columns)){t.words, t.t_r + k, t.a_r + k, t.t_l + k, t.a_l + k};
 }
 
 /* ---- forward ---- */
+
+static void NAME(forward_elements)(const T *x, T *y, int64_t n, NAME(Channel) c)
+{
+    NAME(forward_run)((const WORD *)x, (WORD *)y, n / LANES, c);
+    if (n % LANES) {
+        WORD last = PAD(x[n - 1]), out;
+        NAME(forward_run)(&last, &out, 1, c);
+        y[n - 1] = (T)out;
+    }
+}
+
+/* Elements `k` to `end`; `k` is the beginning of a row. */
+static void NAME(forward_rows)(const T *x, T *y, int64_t k, int64_t end, NAME(Columns) t)
+{
+    int64_t width = LANES * t.words, tile = TILE * width;
+    for (; k + tile <= end; k += tile) {
+        fetch(x + k + tile, tile * sizeof(T));
+        NAME(forward_tile)((const WORD *)(x + k), (WORD *)(y + k), t.words, t, TILE);
+    }
+    for (; k < end; k += width) {
+        int64_t n = at_most(width, end - k), words = n / LANES;
+        NAME(forward_tile)((const WORD *)(x + k), (WORD *)(y + k), words, t, 1);
+        if (n % LANES) {
+            WORD last = PAD(x[k + n - 1]), out;
+            NAME(forward_tile)(&last, &out, 1, NAME(from)(t, words), 1);
+            y[k + n - 1] = (T)out;
+        }
+    }
+}
 
 static int NAME(forward)(const void *x_, void *y_, const void *const *params, int64_t outer,
                          int64_t channels, int64_t inner, int threads)
@@ -134,43 +79,124 @@ static int NAME(forward)(const void *x_, void *y_, const void *const *params, in
     const T *x = x_;
     T *y = y_;
     int64_t n = outer * channels * inner, chunks = count_chunks(n, 1);
+    int far = n * (int64_t)sizeof(T) > FAR;
     threads = usable_threads(threads, chunks);
 
     if (channels == 1 || inner >= SHORT_RUN) {
 #pragma omp parallel for num_threads(threads) if (threads > 1)
-        for (int64_t j = 0; j < chunks; j++)
-            for (int64_t k = n * j / chunks, end = n * (j + 1) / chunks, run; k < end; k += run) {
-                run = at_most(inner - k % inner, end - k);
-                NAME(forward_run)(x + k, y + k, run, NAME(channel)(params, k / inner % channels));
+        for (int64_t j = 0; j < chunks; j++) {
+            int64_t end = cut(n, ALIGNED, j + 1, chunks);
+            for (int64_t k = cut(n, ALIGNED, j, chunks), run; k < end; k += run) {
+                NAME(Channel) c = NAME(channel)(params, k / inner % channels);
+                run = at_most(at_most(inner - k % inner, end - k), BLOCK);
+                if (far)
+                    fetch(x + k + BLOCK, run * sizeof(T));
+                NAME(forward_elements)(x + k, y + k, run, c);
             }
+        }
         return 0;
     }
     NAME(Columns) t;
-    if (NAME(make_columns)(&t, params, channels, inner))
+    A *table = NAME(make_table)(&t, params, channels, inner);
+    if (!table)
         return 1;
-    int64_t rows = (n + t.width - 1) / t.width;
+    int64_t unit = unit_of_rows(n, LANES * t.words);
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int64_t j = 0; j < chunks; j++)
-        for (int64_t r = rows * j / chunks; r < rows * (j + 1) / chunks; r++)
-            NAME(forward_row)(x + r * t.width, y + r * t.width, at_most(t.width, n - r * t.width), &t);
-    free(t.t_r);
+        NAME(forward_rows)(x, y, cut(n, unit, j, chunks), cut(n, unit, j + 1, chunks), t);
+    free(table);
     return 0;
 }
 
-/* ---- backward ---- */
+/* ---- backward: gx or the sums may be NULL, then they are not computed ---- */
 
-/* Adds up the slots of all chunks in order. slots: (chunks, 4, width); column k of a row belongs to
- * channel k / inner % channels. */
-static void NAME(finish)(const double *slots, int64_t chunks, int64_t width, int64_t inner,
-                         int64_t channels, const void *const *params, A *grad_params)
+static inline T *NAME(further)(T *gx, int64_t k) { return gx ? gx + k : NULL; }
+
+static NAME(Sums) NAME(backward_words)(const WORD *g, const WORD *x, WORD *gx, int64_t n,
+                                       NAME(Channel) c, int need_sums)
 {
+    if (!need_sums)
+        return NAME(backward_run)(g, x, gx, n, c, 1, 0);
+    return gx ? NAME(backward_run)(g, x, gx, n, c, 1, 1) : NAME(backward_run)(g, x, gx, n, c, 0, 1);
+}
+
+/* Up to BLOCK elements of one channel; adds to sums[0], [stride], [2 stride], [3 stride]. */
+static void NAME(backward_elements)(const T *g, const T *x, T *gx, int64_t n, NAME(Channel) c,
+                                    double *sums, int64_t stride)
+{
+    int need_sums = sums != NULL;
+    NAME(Sums) found = NAME(backward_words)((const WORD *)g, (const WORD *)x, (WORD *)gx, n / LANES,
+                                            c, need_sums);
+    if (n % LANES) {
+        WORD last_g = PAD(g[n - 1]), last_x = PAD(x[n - 1]), out;
+        WORD *to = gx ? &out : NULL;
+        found = NAME(plus)(found, NAME(backward_words)(&last_g, &last_x, to, 1, c, need_sums));
+        if (gx)
+            gx[n - 1] = (T)out;
+    }
+    if (sums) {
+        sums[0] += found.right0, sums[stride] += found.right1;
+        sums[2 * stride] += found.left0, sums[3 * stride] += found.left1;
+    }
+}
+
+ALWAYS_INLINE void NAME(backward_needed)(const WORD *g, const WORD *x, WORD *gx, int64_t n,
+                                         NAME(Columns) t, A *sums, const int rows)
+{
+    if (!sums)
+        NAME(backward_tile)(g, x, gx, n, t, sums, rows, 1, 0);
+    else if (gx)
+        NAME(backward_tile)(g, x, gx, n, t, sums, rows, 1, 1);
+    else
+        NAME(backward_tile)(g, x, gx, n, t, sums, rows, 0, 1);
+}
+
+static void NAME(backward_row)(const WORD *g, const WORD *x, WORD *gx, int64_t n, NAME(Columns) t,
+                               A *sums)
+{
+    NAME(backward_needed)(g, x, gx, n, t, sums, 1);
+}
+
+/* Elements `k` to `end`; `k` is the beginning of a row. */
+static void NAME(backward_rows)(const T *g, const T *x, T *gx, int64_t k, int64_t end,
+                                NAME(Columns) t, A *sums)
+{
+    int64_t width = LANES * t.words, tile = TILE * width;
+    for (; k + tile <= end; k += tile) {
+        fetch(g + k + tile, tile * sizeof(T));
+        fetch(x + k + tile, tile * sizeof(T));
+        NAME(backward_needed)((const WORD *)(g + k), (const WORD *)(x + k),
+                              (WORD *)NAME(further)(gx, k), t.words, t, sums, TILE);
+    }
+    for (; k < end; k += width) {
+        int64_t n = at_most(width, end - k), words = n / LANES, last = k + n - 1;
+        NAME(backward_row)((const WORD *)(g + k), (const WORD *)(x + k),
+                           (WORD *)NAME(further)(gx, k), words, t, sums);
+        if (n % LANES) {
+            WORD last_g = PAD(g[last]), last_x = PAD(x[last]), out;
+            NAME(backward_row)(&last_g, &last_x, gx ? &out : NULL, 1, NAME(from)(t, words),
+                               sums ? sums + words : NULL);
+            if (gx)
+                gx[last] = (T)out;
+        }
+    }
+}
+
+/* Adds up the slots of all chunks in order. slots: (chunks, 4, lanes, width / lanes); column k of a
+ * row belongs to channel k / inner % channels. */
+ALWAYS_INLINE void NAME(finish)(double *slots, int64_t chunks, int64_t width, const int lanes,
+                                int64_t inner, int64_t channels, const void *const *params,
+                                A *grad_params)
+{
+    for (int64_t j = 1; j < chunks; j++)
+        for (int64_t s = 0; s < 4 * width; s++)
+            slots[s] += slots[j * 4 * width + s];
     for (int64_t c = 0; c < channels; c++) {
         double sum[4] = {0, 0, 0, 0};
-        for (int64_t j = 0; j < chunks; j++)
-            for (int64_t start = c * inner; start < width; start += channels * inner)
-                for (int64_t k = start; k < start + inner; k++)
-                    for (int s = 0; s < 4; s++)
-                        sum[s] += slots[(j * 4 + s) * width + k];
+        for (int64_t start = c * inner; start < width; start += channels * inner)
+            for (int64_t k = start; k < start + inner; k++)
+                for (int s = 0; s < 4; s++)
+                    sum[s] += slots[s * width + k % lanes * (width / lanes) + k / lanes];
         NAME(Channel) p = NAME(channel)(params, c);
         grad_params[c] = (A)(sum[0] * (1 - p.a_r));
         grad_params[channels + c] = (A)sum[1];
@@ -187,20 +213,25 @@ static int NAME(backward_runs)(const T *g, const T *x, T *gx, const void *const 
     double *slots = grad_params ? calloc(chunks * 4 * channels, sizeof(double)) : NULL;
     if (grad_params && !slots)
         return 1;
+    int far = n * (int64_t)sizeof(T) > FAR;
     threads = usable_threads(threads, chunks);
 #pragma omp parallel for num_threads(threads) if (threads > 1)
-    for (int64_t j = 0; j < chunks; j++)
-        for (int64_t k = n * j / chunks, end = n * (j + 1) / chunks, run; k < end; k += run) {
+    for (int64_t j = 0; j < chunks; j++) {
+        int64_t end = cut(n, ALIGNED, j + 1, chunks);
+        for (int64_t k = cut(n, ALIGNED, j, chunks), run; k < end; k += run) {
             int64_t c = k / inner % channels;
-            NAME(Channel) p = NAME(channel)(params, c);
+            double *sums = slots ? slots + j * 4 * channels + c : NULL;
             run = at_most(at_most(inner - k % inner, end - k), BLOCK);
-            if (gx)
-                NAME(input_run)(g + k, x + k, gx + k, run, p);
-            if (slots)
-                NAME(sum_run)(g + k, x + k, run, p, slots + j * 4 * channels + c, channels);
+            if (far) {
+                fetch(g + k + BLOCK, run * sizeof(T));
+                fetch(x + k + BLOCK, run * sizeof(T));
+            }
+            NAME(backward_elements)(g + k, x + k, NAME(further)(gx, k), run,
+                                    NAME(channel)(params, c), sums, channels);
         }
+    }
     if (slots)
-        NAME(finish)(slots, chunks, channels, 1, channels, params, grad_params);
+        NAME(finish)(slots, chunks, channels, 1, 1, channels, params, grad_params);
     free(slots);
     return 0;
 }
@@ -210,38 +241,35 @@ static int NAME(backward_columns)(const T *g, const T *x, T *gx, const void *con
                                   int64_t inner, int threads)
 {
     NAME(Columns) t;
-    if (NAME(make_columns)(&t, params, channels, inner))
+    A *table = NAME(make_table)(&t, params, channels, inner);
+    if (!table)
         return 1;
-    int64_t n = outer * channels * inner, rows = (n + t.width - 1) / t.width;
-    int64_t chunks = count_chunks(n, grad_params ? t.width : 1), sums = 4 * t.width;
-    double *slots = grad_params ? calloc(chunks * sums, sizeof(double) + sizeof(A)) : NULL;
-    if (grad_params && !slots) {
-        free(t.t_r);
-        return 1;
-    }
+    int64_t n = outer * channels * inner, width = LANES * t.words, sums = 4 * width;
+    int64_t chunks = count_chunks(n, grad_params ? width : 1), unit = unit_of_rows(n, width);
     threads = usable_threads(threads, chunks);
+    double *slots = NULL; /* of every chunk; behind them, in A, what every thread summed recently */
+    if (grad_params) {
+        slots = aligned_zeros(sums * (chunks * sizeof(double) + threads * sizeof(A)));
+        if (!slots) {
+            free(table);
+            return 1;
+        }
+    }
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int64_t j = 0; j < chunks; j++) {
         double *slot = slots ? slots + j * sums : NULL;
-        A *recent = slots ? (A *)(slots + chunks * sums) + j * sums : NULL;
-        int64_t first = rows * j / chunks, end = rows * (j + 1) / chunks;
-        for (int64_t r = first; r < end; r++) {
-            int64_t k = r * t.width, width = at_most(t.width, n - k);
-            if (gx)
-                NAME(input_row)(g + k, x + k, gx + k, width, &t);
-            if (!slot)
-                continue;
-            NAME(sum_row)(g + k, x + k, width, &t, recent, recent + t.width, recent + 2 * t.width,
-                          recent + 3 * t.width);
-            if ((r - first) % FLUSH == FLUSH - 1 || r == end - 1)
-                for (int64_t s = 0; s < sums; s++)
-                    slot[s] += recent[s], recent[s] = 0;
+        A *recent = slots ? (A *)(slots + chunks * sums) + omp_get_thread_num() * sums : NULL;
+        int64_t end = cut(n, unit, j + 1, chunks);
+        for (int64_t k = cut(n, unit, j, chunks); k < end; k += FLUSH * width) {
+            NAME(backward_rows)(g, x, gx, k, at_most(k + FLUSH * width, end), t, recent);
+            for (int64_t s = 0; slot && s < sums; s++)
+                slot[s] += recent[s], recent[s] = 0;
         }
     }
     if (slots)
-        NAME(finish)(slots, chunks, t.width, inner, channels, params, grad_params);
+        NAME(finish)(slots, chunks, width, LANES, inner, channels, params, grad_params);
     free(slots);
-    free(t.t_r);
+    free(table);
     return 0;
 }
 
@@ -258,5 +286,9 @@ static int NAME(backward)(const void *g, const void *x, void *gx, const void *co
 #undef T
 #undef A
 #undef DTYPE
-#undef LOAD
-#undef STORE
+#undef WORD
+#undef LANES
+#undef LOW
+#undef HIGH
+#undef PACK
+#undef PAD

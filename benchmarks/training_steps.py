@@ -1,0 +1,160 @@
+"""Training steps of NIN and ResNet-50 with any activation, on random data, ready to be timed.
+
+NIN takes the steps that `srelu train` takes. ResNet-50 is torchvision's; for activations other than
+its own in-place ReLU it is converted, so that every call site has a unit with its own parameters.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from torch_srelu import SReLU, convert, param_groups, recompute_outputs
+from torch_srelu.lab.batches import Batches
+from torch_srelu.lab.distributed import Team
+from torch_srelu.lab.nets import build
+from torch_srelu.lab.recipes import recipe
+from torch_srelu.lab.seeds import DropoutStream
+from torch_srelu.lab.steps import Step, make_optimizer
+
+RELU, SRELU, RECOMPUTED = "relu", "srelu", "srelu recomputed"
+ACTIVATIONS = (RELU, "prelu", "gelu", SRELU, RECOMPUTED)
+MODES = ("eager", "compiled", "captured", "compiled+captured")
+
+Work = Callable[[], object]
+
+
+class Setting(NamedTuple):
+    """What all activations have in common."""
+
+    device: torch.device
+    batch: int
+    precision: str  # "float32" or "bf16"
+    pixels: int  # height and width of the images of ResNet-50
+
+    def data(self, batches: int, pixels: int, classes: int) -> tuple[torch.Tensor, torch.Tensor]:
+        torch.manual_seed(0)
+        size = batches * self.batch
+        images = torch.randn(size, 3, pixels, pixels, device=self.device)
+        return images, torch.randint(classes, (size,), device=self.device)
+
+
+def training_step(net: str, activation: str, mode: str, setting: Setting) -> Work:
+    """A function that trains ``net`` for one step whenever it is called."""
+    step = NETS[net](activation, mode, setting)
+    if activation != RECOMPUTED:
+        return step
+
+    def recomputing() -> None:
+        with recompute_outputs():
+            step()
+
+    return recomputing
+
+
+def _nin(activation: str, mode: str, setting: Setting) -> Work:
+    name = SRELU if activation == RECOMPUTED else activation
+    run = recipe("cifar10", name, seed=0, batch=setting.batch, precision=setting.precision)
+    dropout = DropoutStream(run.seed, setting.device)
+    net = build(run.net, name, seed=run.seed, dropout=dropout).to(setting.device)
+    if setting.device.type == "cuda":
+        net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    for module in net.modules():
+        if isinstance(module, nn.ReLU):
+            module.inplace = True
+    images, labels = setting.data(4, 32, 10)
+    batches = Batches(images, labels, setting.batch, run.seed, flips=False, team=Team())
+    batches.begin(0)
+    optimizer, capture = make_optimizer(net, run), "captured" in mode
+    compiled = "compiled" in mode
+    step = Step(net, optimizer, batches, dropout, run, Team(), compiled, capture)
+
+    def work() -> None:
+        batches.position.zero_()
+        step(0, rate=1e-6)  # so small that nothing breaks
+
+    return work
+
+
+def _resnet50(activation: str, mode: str, setting: Setting) -> Work:
+    from torchvision.models import resnet50  # late: NIN does without torchvision
+
+    torch.manual_seed(0)
+    net = resnet50()
+    if activation != RELU:
+        convert(net)
+    if activation in _RIVALS:
+        _replace_units(net, _RIVALS[activation])
+    net.to(setting.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    groups = param_groups(net, lr=1e-6, weight_decay=1e-4)
+    optimizer = torch.optim.SGD(groups, momentum=0.9, fused=True)
+    images, labels = setting.data(1, setting.pixels, 1000)
+    images = images.contiguous(memory_format=torch.channels_last)
+    if "compiled" in mode:
+        torch._dynamo.config.recompile_limit = 256  # every network compiles the same functions
+        net.compile(dynamic=False)
+
+    def work() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(
+            setting.device.type,
+            dtype=torch.bfloat16,
+            enabled=setting.precision == "bf16",
+            cache_enabled=False,  # a cast that is kept across a capture would be stale
+        ):
+            loss = F.cross_entropy(net(images), labels)
+        loss.backward()
+        optimizer.step()
+
+    return _Captured(work) if "captured" in mode else work
+
+
+NETS: dict[str, Callable[[str, str, Setting], Work]] = {"nin": _nin, "resnet50": _resnet50}
+
+_RIVALS: dict[str, Callable[[int], nn.Module]] = {
+    "prelu": nn.PReLU,
+    "gelu": lambda channels: nn.GELU(),
+}
+
+
+def _replace_units(net: nn.Module, make: Callable[[int], nn.Module]) -> None:
+    for parent in list(net.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, SReLU):
+                setattr(parent, name, make(child.num_channels))
+
+
+@functools.cache
+def _pool():
+    """One for all graphs: each replay stands for itself, and five ResNet-50 would not fit."""
+    return torch.cuda.graph_pool_handle()
+
+
+class _Captured:
+    """A step that is recorded as a CUDA graph when it is first taken, and then replayed."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self) -> None:
+        if self.graph is None:
+            self.graph = self.record()
+        self.graph.replay()
+
+    def record(self) -> torch.cuda.CUDAGraph:
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(3):  # in which libraries choose their kernels
+                self.work()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=_pool()):
+            self.work()
+        return graph

@@ -1,0 +1,217 @@
+"""`srelu paper run` and `srelu paper collect`: the reproduction's runs, and their records."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from .. import archives, records, tables
+from ..fates import FINISHED
+from ..paper.blocks import BLOCKS, contests
+from ..paper.contests import Contest, wanted
+from ..paper.standing import Standing, results_folder
+from ..records import Record
+from ..run import Run
+from ..side_by_side import Event, train_side_by_side
+from .board import QUIET_SECONDS, outcome
+from .data import DataFolder
+from .reporting import RECORDS
+from .terminal import INTERRUPTED, console, duration, errors, fail, one_line_errors
+from .training import Device, RecordsFolder
+
+Blocks = Annotated[
+    list[str] | None, typer.Argument(metavar="BLOCK...", help="Blocks; without any, lists them.")
+]
+ResultsFolder = Annotated[
+    Path | None,
+    typer.Option("--results", metavar="FOLDER", help="Committed records.", show_default="results"),
+]
+
+
+def run(
+    blocks: Blocks = None,
+    records_folder: RecordsFolder = RECORDS,
+    results: ResultsFolder = None,
+    data: DataFolder = None,
+    jobs: Annotated[int, typer.Option(min=1, help="How many runs at a time, on one device.")] = 1,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="Stop after so long; the same command goes on.")
+    ] = None,
+    device: Device = None,
+) -> None:
+    """Train the runs of the reproduction, block by block.
+
+    Every run has a process of its own. What has a record, here or among the committed ones, is not
+    trained again, and what was stopped goes on where it was: give the same command. A seed at which
+    one rival is dead from the start is replaced by the next one for all of them.
+    """
+    with one_line_errors():
+        if not blocks:
+            console.print(_overview())
+            return
+        chosen = contests(blocks)
+        committed = records.results(records.find(results or results_folder()))
+        view = Lines(chosen, committed)
+        limit = None if minutes is None else 60 * minutes
+        events = train_side_by_side(
+            lambda known: wanted(chosen, known),
+            records_folder,
+            data,
+            known=committed,
+            jobs=jobs,
+            seconds=limit,
+            device=device,
+        )
+        try:
+            with closing(events):
+                for event in events:
+                    view.see(event)
+        except KeyboardInterrupt:
+            errors.print("Stopped: checkpoints are written, the same command goes on from there.")
+            raise typer.Exit(INTERRUPTED) from None
+        found = [*records.find(results or results_folder()), *records.find(records_folder)]
+        _conclude(Standing(found), chosen, view)
+
+
+def _conclude(standing: Standing, chosen: Sequence[Contest], view: Lines) -> None:
+    """Prints where the contests stand, and what is missing."""
+    for contest in chosen:
+        result = standing.comparison([contest])
+        if result is not None:
+            console.print()
+            console.print(tables.text(result))
+    missing = len(standing.missing(chosen))
+    if view.failed:
+        fail(f"{view.failed} runs failed, see above; the same command tries them again")
+    if missing:
+        console.print(f"\n{missing} runs are left: the same command goes on from here.")
+
+
+def collect(
+    blocks: Annotated[
+        list[str] | None, typer.Argument(metavar="BLOCK...", show_default="all blocks")
+    ] = None,
+    records_folder: RecordsFolder = RECORDS,
+    results: ResultsFolder = None,
+) -> None:
+    """Pack the records of finished runs into the results that are committed.
+
+    A record keeps its run, environment, metrics, predictions and what was learned at the end. Runs
+    that have no result yet, and those that count for no block, stay where they are.
+    """
+    with one_line_errors():
+        folder = results or results_folder()
+        chosen = contests(blocks)
+        found = records.find(records_folder)
+        if not found:
+            raise ValueError(f"there are no records in {records_folder}: `srelu paper run` first")
+        standing = Standing([*records.find(folder), *found])
+        counting = {r.run.key() for contest in chosen for r in standing.counted(contest)}
+        done = [r for r in found if r.result is not None and r.run.key() in counting]
+        collected = archives.collect(done, folder)
+        size = sum(path.stat().st_size for path in folder.iterdir())
+        words = f"{len(collected.added)} records added, {len(collected.known)} were there before"
+        console.print(Text(f"{words}; {folder} has {size / 1e6:.2f} MB."))
+        missing = len(standing.missing(chosen))
+        if missing:
+            console.print(f"{missing} runs of {' '.join(blocks or ['all blocks'])} have no result.")
+
+
+class Lines:
+    """Tells of runs side by side in lines: each end, and a sign of life between them.
+
+    Args:
+        chosen: The contests under way.
+        committed: Results that were there before.
+    """
+
+    def __init__(self, chosen: Sequence[Contest], committed: dict) -> None:
+        self.contests, self.results = chosen, dict(committed)
+        self.shares: dict[str, float] = {}  # of the runs under way
+        self.failed = 0
+        self._first: dict[str, float] = {}  # where they were when they began here
+        self._gained = 0.0  # by those that have ended
+        self._began = self._said = time.monotonic()
+
+    def see(self, event: Event | None) -> None:
+        """Takes in what happened; None means that nothing did."""
+        if event is not None:
+            getattr(self, f"_{event.kind}")(event)
+        if time.monotonic() - self._said >= QUIET_SECONDS and self.shares:
+            least, most = min(self.shares.values()), max(self.shares.values())
+            self._say(f"{len(self.shares)} under way, {least:.0%} to {most:.0%} done")
+
+    def _started(self, event: Event) -> None:
+        self.shares[event.run.key()] = 0.0
+
+    def _progress(self, event: Event) -> None:
+        self.shares[event.run.key()] = event.share
+        self._first.setdefault(event.run.key(), event.share)
+
+    def _ended(self, event: Event) -> None:
+        assert event.record is not None
+        assert event.record.result is not None
+        self._leave(event, 1.0)
+        self.results[event.run.key()] = event.record.result
+        self._say(f"{_name(event.run)}: {_outcome(event.record)}")
+
+    def _stopped(self, event: Event) -> None:
+        share = self._leave(event)
+        self._say(f"{_name(event.run)}: stopped at {share:.0%}")
+
+    def _dropped(self, event: Event) -> None:
+        self._leave(event)
+        self._say(f"{_name(event.run)}: not needed, a rival is dead at this seed")
+
+    def _failed(self, event: Event) -> None:
+        self._leave(event)
+        self.failed += 1
+        self._say(f"{_name(event.run)}: failed, {event.words}")
+
+    def _leave(self, event: Event, share: float | None = None) -> float:
+        key = event.run.key()
+        last = self.shares.pop(key, 0.0)
+        reached = last if share is None else share
+        self._gained += reached - self._first.pop(key, 0.0)
+        return reached
+
+    def _say(self, line: str) -> None:
+        self._said = time.monotonic()
+        runs = wanted(self.contests, self.results)
+        done = sum(run.key() in self.results for run in runs)
+        status = f"{done} of {len(runs)} runs"
+        under_way = {key: share - self._first.get(key, share) for key, share in self.shares.items()}
+        gained = self._gained + sum(under_way.values())
+        if gained > 0 and done < len(runs):
+            left = len(runs) - done - sum(self.shares.values())
+            pace = (self._said - self._began) / gained
+            status += f", about {duration(max(0.0, left * pace))} left"
+        console.print(Text(f"{line}; {status}"), soft_wrap=True)
+
+
+def _name(run: Run) -> str:
+    return f"{run.dataset} {run.activation} seed {run.seed}"
+
+
+def _outcome(record: Record) -> str:
+    result = record.result or {}
+    error = outcome(record) + (" % test error" if result["status"] == FINISHED else "")
+    return f"{error}, {result['epochs']} epochs in {duration(result['seconds'])}"
+
+
+def _overview() -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("block")
+    table.add_column("what it trains")
+    table.add_column("runs", justify="right")
+    for name, block in BLOCKS.items():
+        table.add_row(Text(name), Text(block.words), str(len(wanted(block.contests, {}))))
+    return table

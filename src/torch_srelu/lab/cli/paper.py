@@ -1,0 +1,117 @@
+"""`srelu paper`: the paper's figures, its tables beside ours, and the runs that fill them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from .. import files, tables
+from ..choices import check_choice
+from ..paper import ablations, differences, grids, page
+from ..paper.standing import Standing
+from . import blocks
+from .blocks import ResultsFolder
+from .terminal import console, examples, one_line_errors
+
+app = typer.Typer(
+    help="The paper's tables and figures beside ours, and the runs that fill them.",
+    no_args_is_help=True,
+    epilog=examples(
+        "srelu paper table2",
+        "srelu paper table2 --json",
+        "srelu paper differences",
+        "srelu paper ablations",
+        "srelu paper figure4 --out curves.svg",
+        "srelu paper run headline --jobs 6 --minutes 9",
+        "srelu paper collect headline",
+    ),
+)
+
+TABLES = {
+    "table1": "SReLU shared by channels and channel-wise, CIFAR-10.",
+    "table2": "CIFAR-10 and CIFAR-100, with and without flips.",
+    "table3": "What SReLU learned, layer by layer.",
+    "table4": "MNIST.",
+    "table5": "ImageNet.",
+}
+FIGURES = {
+    "figure1": "The laws of Weber-Fechner and Stevens and the SReLU forms that imitate them.",
+    "figure2": "The piecewise-linear family, ReLU to maxout, and SReLU.",
+    "figure4": "How training converges on CIFAR-10 and CIFAR-100, from the committed records.",
+}
+
+
+def _table(name: str) -> Callable[..., None]:
+    def command(
+        results: ResultsFolder = None,
+        as_json: Annotated[bool, typer.Option("--json", help="Print plain values.")] = False,
+        markdown: Annotated[
+            bool, typer.Option("--markdown", help=f"Write the whole page, {page.PAGE}, instead.")
+        ] = False,
+    ) -> None:
+        with one_line_errors():
+            standing = Standing.committed(results)
+            if markdown:
+                for path in page.write(standing, results):
+                    console.print(Text(f"{path} is written"))
+            elif as_json:
+                print(json.dumps(grids.entries(name, standing), indent=2))
+            else:
+                for grid in grids.table(name, standing):
+                    console.print(tables.grid_text(grid))
+
+    return command
+
+
+def _figure(name: str) -> Callable[..., None]:
+    def command(
+        out: Annotated[Path, typer.Option(help="File to write: .png, .svg or .pdf.")] = Path(
+            f"{name}.png"
+        ),
+        results: ResultsFolder = None,
+    ) -> None:
+        with one_line_errors():
+            from ..paper.figures import DRAWN, FORMATS, FROM_RECORDS, render
+
+            kind = out.suffix.removeprefix(".")
+            check_choice(f"file type of {out}", kind, FORMATS)
+            if name in DRAWN:
+                figure = DRAWN[name]()
+            else:
+                figure = FROM_RECORDS[name](Standing.committed(results))
+            files.write(out, render(figure, kind))
+            console.print(Text(f"{name} is in {out}"))
+
+    return command
+
+
+@app.command("ablations")
+def _ablations(results: ResultsFolder = None) -> None:
+    """What the gain is made of: SReLU with one decision changed, reused, and given no more time."""
+    with one_line_errors():
+        for grid in ablations.grids(Standing.committed(results)):
+            console.print(tables.grid_text(grid))
+
+
+@app.command("differences")
+def _differences(results: ResultsFolder = None) -> None:
+    """SReLU against ReLU and PReLU: paired differences, intervals and tests."""
+    with one_line_errors():
+        made = differences.grids(Standing.committed(results))
+        if not made:
+            raise ValueError("no two rivals have a record yet: `srelu paper run headline`")
+        for grid in made:
+            console.print(tables.grid_text(grid))
+
+
+for _name, _words in TABLES.items():
+    app.command(_name, help=_words)(_table(_name))
+for _name, _words in FIGURES.items():
+    app.command(_name, help=_words)(_figure(_name))
+app.command("run")(blocks.run)
+app.command("collect")(blocks.collect)

@@ -1,0 +1,48 @@
+"""How a run can end, and the one rule that decides it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .history import Metrics
+
+FINISHED, DEAD, DIVERGED, UNFINISHED = "finished", "dead", "diverged", "unfinished"
+
+DEAD_AFTER = 2  # epochs, after which a start is judged
+CHANCE_MARGIN = 1e-3  # nats below guessing; a dead network stays closer, a slow one does not
+
+
+def chance(classes: int) -> float:
+    """The loss above which a network is no better than guessing among ``classes``.
+
+    Example:
+        >>> round(chance(10), 3)
+        2.302
+    """
+    return math.log(classes) - CHANCE_MARGIN
+
+
+def judge(metrics: Sequence[Metrics], epochs: int, chance: float) -> str | None:
+    """The fate of a run with these epochs behind it; None if it goes on.
+
+    "dead": after the second epoch the loss is still that of guessing. "diverged": the loss is not
+    finite, or it was better than guessing once and at the end it is not.
+
+    Args:
+        metrics: The epochs so far.
+        epochs: How many there will be.
+        chance: A loss above this is no better than guessing.
+    """
+    if not metrics:
+        return None
+    loss = metrics[-1].train_loss
+    if not math.isfinite(loss):
+        return DIVERGED
+    if len(metrics) == DEAD_AFTER and loss > chance:
+        return DEAD
+    if len(metrics) < epochs:
+        return None
+    return DIVERGED if loss > chance and len(metrics) > DEAD_AFTER else FINISHED

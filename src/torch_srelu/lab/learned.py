@@ -1,0 +1,66 @@
+"""What the SReLU units of a rival's runs learned, layer by layer: the paper's Table 3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..module import NAMES
+from . import statistics
+from .comparison import Rival
+from .nets import plan
+from .run import Run
+from .statistics import Summary
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Learned parameters of one layer at the last epoch.
+
+    Attributes:
+        name: The layer.
+        channels: How many sets of parameters it has.
+        mean: Of t_r, a_r, t_l, a_l, over all channels of all finished runs.
+        std: Standard deviation over the same.
+        crossed: The share of channels with t_l > t_r.
+        seeds: Of t_r, a_r, t_l, a_l, how the layer's mean varies from run to run.
+    """
+
+    name: str
+    channels: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    crossed: float
+    seeds: tuple[Summary, ...]
+
+
+def layers(rival: Rival) -> dict[str, Layer]:
+    """The layers of a rival in the order of its network; empty if it has no SReLU units."""
+    runs = [r.parameters() for r in rival.finished]
+    if not any(runs):
+        return {}
+    return {
+        name: _layer(name, np.stack([run[name][-1].double().numpy() for run in runs]))
+        for name in in_order(rival.records[0].run, runs[0])
+    }
+
+
+def in_order(run: Run, names: Iterable[str]) -> list[str]:
+    """Layer names from the input to the output of the run's network; unknown ones last."""
+    places = {layer.name: i for i, layer in enumerate(plan(run.net).layers)}
+    return sorted(names, key=lambda name: (places.get(name, len(places)), name))
+
+
+def _layer(name: str, last: np.ndarray) -> Layer:
+    """From the parameters of all runs, (n, 4, C)."""
+    t_r, t_l = (last[:, NAMES.index(n)] for n in ("t_r", "t_l"))
+    return Layer(
+        name,
+        channels=last.shape[-1],
+        mean=tuple(last.mean((0, 2)).tolist()),
+        std=tuple(last.std((0, 2)).tolist()),
+        crossed=float((t_l > t_r).mean()),
+        seeds=tuple(statistics.summarise(values) for values in last.mean(2).T),
+    )

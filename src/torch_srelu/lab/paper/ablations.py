@@ -1,0 +1,125 @@
+"""What the gain is made of: SReLU with one decision changed, reused, and given no more time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..comparison import Comparison, Rival, Versus
+from ..statistics import holm
+from ..tables import NOTHING, Grid, interval, probability
+from .blocks import BLOCKS, contests
+from .standing import Standing
+from .variants import ABLATIONS, FURTHER_EPOCHS
+
+
+@dataclass(frozen=True)
+class Question:
+    """One rival against another, over the seeds that both finished.
+
+    Attributes:
+        words: What is asked.
+        contest: The contest whose runs answer it.
+        row: The rival's row in it.
+        against: Contest and row of what it is measured against.
+    """
+
+    words: str
+    contest: str
+    row: str
+    against: tuple[str, str]
+
+
+def _changed(words: str, contest: str, row: str) -> Question:
+    return Question(words, contest, row, (contest, "nin+srelu"))
+
+
+CHANGED = [
+    *(_changed(a.words, f"ablation-{name}", f"srelu:{name}") for name, a in ABLATIONS.items()),
+    _changed("t_r = 1, never frozen", "units-cifar10", "nin+srelu-manual"),
+    _changed("shared by channels", "shared-cifar10", "nin+srelu-shared"),
+]
+OTHERS = [
+    Question(
+        "reused: as SReLU - as it is",
+        "reuse-cifar10",
+        "reuse:srelu",
+        ("reuse-cifar10", "reuse:lrelu"),
+    ),
+    Question(
+        "longer ReLU - SReLU", "compute-cifar10", "relu:as-long", ("headline-cifar10", "nin+srelu")
+    ),
+    Question(
+        "longer ReLU - ReLU", "compute-cifar10", "relu:as-long", ("headline-cifar10", "nin+relu")
+    ),
+]
+CHANGED_NOTE = (
+    "Of one side, of slopes or of thresholds only: the other parameters stay where they began, or "
+    "where the adaptive initialisation put them. Percentile: of the inputs that t_r is set to; the "
+    "10th is what the paper's formula says literally. Learning rate: of SReLU's parameters."
+)
+OTHERS_NOTE = (
+    f"Reused: a finished leaky ReLU network (slope 0.2), {FURTHER_EPOCHS} more epochs as SReLU, "
+    "adapted first, or as it is. Longer ReLU: for as many epochs as fit into SReLU's time."
+)
+
+
+def grids(standing: Standing) -> list[Grid]:
+    """Both tables: decisions of SReLU on CIFAR-10, and what it is compared with otherwise."""
+    return [
+        _grid("SReLU with one decision changed, CIFAR-10", CHANGED, CHANGED_NOTE, standing),
+        _grid("SReLU reused, and ReLU given its time, CIFAR-10", OTHERS, OTHERS_NOTE, standing),
+    ]
+
+
+def _grid(title: str, questions: list[Question], words: str, standing: Standing) -> Grid:
+    answers = [_answer(question, standing) for question in questions]
+    corrected = holm([versus.paired.p if versus else None for _, versus in answers])
+    rows = [
+        [question.words, *_numbers(rival, versus, p)]
+        for question, (rival, versus), p in zip(questions, answers, corrected, strict=True)
+    ]
+    note = (
+        "Test error in percent; the difference is paired over n seeds, with Student's 95 % "
+        "interval and p corrected by Holm over this table."
+    )
+    unanswered = {
+        q.contest for q, (_, versus) in zip(questions, answers, strict=True) if not versus
+    }
+    headers = ["", "error", "sd", "difference", "95 % interval", "n", "p (Holm)"]
+    return Grid(title, headers, rows, "\n".join([note, words, *_not_run(unanswered, standing)]))
+
+
+def _not_run(names: set[str], standing: Standing) -> Iterator[str]:
+    """The blocks that answer what is open, and what they cost."""
+    for name, block in BLOCKS.items():
+        missing = [contest for contest in block.contests if contest.name in names]
+        if missing:
+            yield f"Not run: `srelu paper run {name}`, {standing.cost(missing)}."
+
+
+def _answer(question: Question, standing: Standing) -> tuple[Rival | None, Versus | None]:
+    rivals = {}
+    for place, (contest, row) in (
+        ("rival", (question.contest, question.row)),
+        ("base", question.against),
+    ):
+        rivals[place] = standing.rivals(contests([contest])[-1]).get(row)
+    rival, base = rivals["rival"], rivals["base"]
+    if rival is None or base is None:
+        return rival, None
+    return rival, Comparison("", {}, (base, rival), base).versus.get(rival.name)
+
+
+def _numbers(rival: Rival | None, versus: Versus | None, p: float | None) -> list[str]:
+    summary = rival.summary if rival else None
+    if summary is None or versus is None:
+        return ["not run", *[NOTHING] * 5]
+    return [
+        f"{summary.mean:.2f}",
+        f"{summary.std:.2f}" if summary.std is not None else NOTHING,
+        f"{versus.paired.mean:+.2f}",
+        interval(versus.paired.interval),
+        str(versus.paired.n),
+        probability(p),
+    ]

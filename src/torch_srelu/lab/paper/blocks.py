@@ -1,0 +1,173 @@
+"""The runs of the reproduction in blocks, in the order in which they are worth running."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ..choices import check_choice
+from ..run import Run
+from . import variants
+from .contests import Contest, Entry, Results, with_needs
+from .rows import ROWS, nin_lrelu
+
+CIFAR = ("cifar10", "cifar100")
+REHEARSAL = "rehearsal"
+
+
+class Block(NamedTuple):
+    """Contests that are run together, and what for, in words."""
+
+    words: str
+    contests: tuple[Contest, ...]
+
+
+def _entry(row: str, condition: str, length: str = "short", base: bool = False) -> Entry:
+    """A row of the paper's tables as a rival."""
+    if row == "nin+lrelu":
+        return Entry(row, lambda seed, results: _lrelu(condition, seed, length, results), base)
+    return Entry(row, lambda seed, _: ROWS[row](condition, seed, length), base)
+
+
+def _lrelu(condition: str, seed: int, length: str, results: Results) -> Run | None:
+    slope = variants.chosen_slope(condition, results)
+    return None if slope is None else nin_lrelu(condition, seed, length, slope)
+
+
+def _own(row: str, make: Callable[[int], Run]) -> Entry:
+    """A rival that is in no table of the paper."""
+    return Entry(row, lambda seed, _: make(seed))
+
+
+def _contest(
+    block: str,
+    condition: str,
+    activations: Sequence[str],
+    count: int,
+    length: str = "short",
+    after: Contest | None = None,
+    base: str | None = None,
+    needs: Contest | None = None,
+) -> Contest:
+    entries = tuple(_entry(f"nin+{a}", condition, length, a == base) for a in activations)
+    dataset = condition.partition("+")[0]
+    name = block if block.endswith(dataset) else f"{block}-{dataset}"
+    return Contest(name, condition, length, entries, count, after, needs)
+
+
+def _ablation(name: str) -> Contest:
+    base = _entry("nin+srelu", "cifar10", base=True)
+    changed = _own(f"srelu:{name}", lambda seed: variants.ablation(name, "cifar10", seed))
+    return Contest(f"ablation-{name}", "cifar10", "short", (base, changed), 3)
+
+
+def _slopes(condition: str) -> Contest:
+    def candidate(slope: float) -> Entry:
+        make = variants.slope_candidate
+        return _own(f"lrelu:{slope}", lambda seed: make(slope, condition, seed))
+
+    return Contest(
+        f"slopes-{condition}", condition, "short", tuple(map(candidate, variants.SLOPES)), 1
+    )
+
+
+def _reuse() -> Contest:
+    def further(activation: str) -> Entry:
+        make = variants.further
+        return _own(f"reuse:{activation}", lambda seed: make(activation, "cifar10", seed))
+
+    first = _own("reuse:before", lambda seed: variants.before_reuse("cifar10", seed))
+    before = Contest("reuse-before", "cifar10", "short", (first,), 3)
+    rivals = (further("lrelu"), further("srelu"))
+    return Contest("reuse-cifar10", "cifar10", "short", rivals, 3, needs=before)
+
+
+def _compute() -> Contest:
+    longer = Entry("relu:as-long", lambda s, r: variants.as_long_as_srelu("cifar10", s, r))
+    needs = _HEADLINE["cifar10"]
+    return Contest("compute-cifar10", "cifar10", "short", (longer,), 3, needs=needs)
+
+
+_RIVALS = ("relu", "prelu", "srelu")
+_HEADLINE = {c: _contest("headline", c, _RIVALS, 3) for c in CIFAR}
+_SLOPES = {c: _slopes(c) for c in (*CIFAR, "mnist")}
+
+BLOCKS: dict[str, Block] = {
+    "headline": Block(
+        "ReLU, PReLU and SReLU on both CIFARs, 100 epochs, 3 seeds", tuple(_HEADLINE.values())
+    ),
+    "seeds": Block(
+        "PReLU and SReLU once more, over 5 further seeds",
+        tuple(_contest("seeds", c, _RIVALS[1:], 5, after=_HEADLINE[c]) for c in CIFAR),
+    ),
+    "published-cifar10": Block(
+        "the same three at the published length, CIFAR-10, 2 seeds",
+        (_contest("published-cifar10", "cifar10", _RIVALS, 2, "published"),),
+    ),
+    "published-cifar100": Block(
+        "the same three at the published length, CIFAR-100, 2 seeds",
+        (_contest("published-cifar100", "cifar100", _RIVALS, 2, "published"),),
+    ),
+    "ablations": Block(
+        "SReLU with one decision changed, CIFAR-10, 3 seeds each",
+        tuple(map(_ablation, variants.ABLATIONS)),
+    ),
+    "shared": Block(
+        "channel-shared SReLU against channel-wise, CIFAR-10, 3 seeds (Table 1)",
+        (_contest("shared", "cifar10", ("srelu", "srelu-shared"), 3, base="srelu"),),
+    ),
+    "reuse": Block(
+        "a leaky ReLU network, then 20 epochs as it is or as SReLU, CIFAR-10, 3 seeds",
+        (_reuse(),),
+    ),
+    "compute": Block("ReLU for as long as SReLU takes, CIFAR-10, 3 seeds", (_compute(),)),
+    "lrelu": Block(
+        "LReLU's slope by validation, then LReLU on both CIFARs and MNIST, 3 seeds",
+        tuple(
+            _contest("lrelu", c, ("srelu", "lrelu"), 3, base="srelu", needs=_SLOPES[c])
+            for c in _SLOPES
+        ),
+    ),
+    "units": Block(
+        "APL and SReLU set by hand beside SReLU, both CIFARs, 3 seeds",
+        tuple(
+            _contest("units", c, ("srelu", "apl", "srelu-manual"), 3, base="srelu") for c in CIFAR
+        ),
+    ),
+    "mnist": Block(
+        "ReLU, PReLU and SReLU on MNIST, 50 epochs, 3 seeds (Table 4)",
+        (_contest("mnist", "mnist", _RIVALS, 3),),
+    ),
+    "flips": Block(
+        "ReLU, PReLU and SReLU with mirrored images, both CIFARs, 3 seeds",
+        tuple(_contest("flips", f"{c}+flips", _RIVALS, 3) for c in CIFAR),
+    ),
+    "flips-few": Block(
+        "LReLU and APL with mirrored images, both CIFARs, 1 seed",
+        tuple(
+            _contest("flips-few", f"{c}+flips", ("lrelu", "apl"), 1, needs=_SLOPES[c])
+            for c in CIFAR
+        ),
+    ),
+    REHEARSAL: Block(
+        "all of this in a minute: 4 epochs of digits, 2 seeds; counts for no table",
+        (_contest(REHEARSAL, "digits", _RIVALS, 2),),
+    ),
+}
+
+
+def contests(names: Sequence[str] | None = None) -> list[Contest]:
+    """The contests of blocks, or single ones, by name, each after the one that it needs.
+
+    If none is named, all that count.
+
+    Example:
+        >>> [contest.name for contest in contests(["headline"])]
+        ['headline-cifar10', 'headline-cifar100']
+    """
+    single = {c.name: (c,) for block in BLOCKS.values() for c in with_needs(block.contests)}
+    known = single | {name: block.contests for name, block in BLOCKS.items()}
+    for name in names or ():
+        check_choice("block", name, known)
+    counting = [name for name in BLOCKS if name != REHEARSAL]
+    return with_needs(contest for name in names or counting for contest in known[name])

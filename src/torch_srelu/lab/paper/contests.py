@@ -1,0 +1,109 @@
+"""Who is compared with whom, over which seeds: the plan that runs and tables share.
+
+A contest is decided by results alone. Its seeds are tried in order; one at which a rival was dead
+at the start counts for none of them, and the next takes its place. A rival that diverges later
+keeps its seed: that is a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ..fates import DEAD
+from ..run import Run
+
+GIVE_UP = 5  # dead seeds, after which a contest is not pursued: the protocol itself is at fault
+
+Results = Mapping[str, Mapping[str, Any]]  # what the runs that have ended came to, by key
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A rival.
+
+    Attributes:
+        row: The name of its row.
+        run: Its run for a seed, given the results there are; None where a decision of the run, such
+            as a slope that is chosen on validation data, still waits for results.
+        base: Whether it is here for the others to be compared with: which of its seeds count in
+            tables is decided by another contest.
+    """
+
+    row: str
+    run: Callable[[int, Results], Run | None]
+    base: bool = False
+
+
+class Seeds(NamedTuple):
+    """The seeds of a contest so far: those that count, and those at which a rival was dead."""
+
+    counted: tuple[int, ...]
+    dead: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Rivals under one condition.
+
+    Attributes:
+        name: What the user types.
+        condition: One of the protocol's conditions.
+        length: One of its lengths.
+        entries: The rivals.
+        count: How many seeds are to count.
+        after: A contest whose seeds come first: this one begins behind them.
+        needs: A contest without whose results the runs of this one cannot be decided or begun.
+    """
+
+    name: str
+    condition: str
+    length: str
+    entries: tuple[Entry, ...]
+    count: int
+    after: Contest | None = None
+    needs: Contest | None = None
+
+    def seeds(self, results: Results) -> Seeds:
+        """The seeds that count, trained or not yet, and those that do not."""
+        seed = 1 + (max(0, *sum(self.after.seeds(results), ())) if self.after else 0)
+        counted: list[int] = []
+        dead: list[int] = []
+        while len(counted) < self.count and len(dead) < GIVE_UP:
+            fates = [results.get(run.key(), {}) for run in self.of_seed(seed, results).values()]
+            (dead if any(fate.get("status") == DEAD for fate in fates) else counted).append(seed)
+            seed += 1
+        return Seeds(tuple(counted), tuple(dead))
+
+    def of_seed(self, seed: int, results: Results) -> dict[Entry, Run]:
+        """The rivals' runs of a seed; empty while one of them waits for results of others."""
+        runs = {entry: run for entry in self.entries if (run := entry.run(seed, results))}
+        return runs if len(runs) == len(self.entries) else {}
+
+    def runs(self, results: Results) -> list[Run]:
+        """The runs that count, all rivals of a seed before the next; empty if it was given up."""
+        counted, dead = self.seeds(results)
+        if len(dead) == GIVE_UP:
+            return []
+        return [run for seed in counted for run in self.of_seed(seed, results).values()]
+
+    def waits(self, results: Results) -> bool:
+        """Whether the results of other runs are needed before this can be run."""
+        return not self.of_seed(1, results)
+
+
+def with_needs(contests: Iterable[Contest]) -> list[Contest]:
+    """The contests, each after the one that it needs, and each once."""
+    chain: dict[Contest, None] = {}
+    for contest in contests:
+        if contest.needs is not None:
+            chain |= dict.fromkeys(with_needs([contest.needs]))
+        chain[contest] = None
+    return list(chain)
+
+
+def wanted(contests: Iterable[Contest], results: Results) -> list[Run]:
+    """The runs of several contests and of those that they need, each once, in order."""
+    runs = [run for contest in with_needs(contests) for run in contest.runs(results)]
+    return list({run.key(): run for run in runs}.values())

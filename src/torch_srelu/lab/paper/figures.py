@@ -1,0 +1,16 @@
+"""The paper's figures by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from matplotlib.figure import Figure
+
+from . import figure1, figure2, figure4
+from .drawing import FORMATS, render
+from .standing import Standing
+
+DRAWN: dict[str, Callable[[], Figure]] = {"figure1": figure1.draw, "figure2": figure2.draw}
+FROM_RECORDS: dict[str, Callable[[Standing], Figure]] = {"figure4": figure4.draw}
+
+__all__ = ["DRAWN", "FORMATS", "FROM_RECORDS", "render"]

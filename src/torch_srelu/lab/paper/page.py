@@ -1,0 +1,133 @@
+"""The page of results, and what the README quotes of it: generated from committed records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from .. import files
+from ..fates import DEAD, DIVERGED
+from ..tables import Grid, grid_markdown
+from . import ablations, differences, grids
+from .blocks import BLOCKS, REHEARSAL
+from .standing import Standing, results_folder
+
+PAGE, FIGURE, FINDINGS = "docs/results.md", "docs/figure4.svg", "docs/findings.md"
+README, BEGIN, END = "README.md", "<!-- results -->", "<!-- end of results -->"
+
+TEXT = """\
+# The paper's results beside ours
+
+Generated from the records in [results](../results) by `srelu paper table2 --markdown`, but for the
+findings, which are written by hand in [findings.md](findings.md). Every number has its n, and a
+cell that was not run says which command would fill it.
+"""
+
+PROTOCOL = """\
+## One protocol for all rows
+
+- Networks, preprocessing, initialisation and optimizer of each data set as published: NIN for
+  CIFAR-10 as in Caffe's model zoo, for CIFAR-100 with the learning rate, decay and initial weights
+  of its authors' own files; contrast normalisation and ZCA whitening as in the maxout experiments.
+  Rivals differ in the activation alone; runs of one seed share initial weights and batches.
+- SReLU: a_l = 0.2, t_r from the 90th percentile, frozen for 5 % of the training, the learning rate
+  of the weights, no decay. PReLU starts at 0.25. APL has its authors' own penalty.
+- Two lengths: 100 epochs, and the published 120,000 iterations of 128 images, which are 308 epochs
+  of 390 whole batches. The learning rate falls at the published shares of either.
+- The result is the error of the last epoch's weights, a single model in a single view, never the
+  best epoch. The error of an exponential average of the weights (0.9995) is a second column for
+  every rival, not a choice. Training is in bfloat16 autocast, deterministic.
+- Test data are opened once a run, at its end, and nothing was chosen on them here. But a scouting
+  before this protocol was fixed looked at CIFAR-10 test errors about 25 times.
+- A seed at which one rival is dead (after two epochs its training loss is still that of guessing)
+  is replaced by the next seed for all rivals of that comparison, and counted. A run that diverges
+  later is counted and never replaced.
+
+## Where the paper's own numbers come from
+
+Its rows for NIN + ReLU, LReLU and APL match the APL paper's own table, which had another
+preprocessing and schedule, and its row NIN is that of NIN's authors; among these rows only PReLU
+and SReLU are marked as its own. So its differences between SReLU and ReLU, LReLU or APL appear to
+compare two protocols, and ours, which compare one, need not agree with them.
+"""
+
+
+def render(standing: Standing, findings: str) -> str:
+    """The whole page as Markdown, with what was found in words."""
+    parts = [TEXT, findings, "## SReLU against ReLU and PReLU\n", headline(standing), PROTOCOL]
+    parts += ["## Tables\n"]
+    for name in ("table1", "table2", "table3", "table4", "table5"):
+        parts += [grid_markdown(grid) for grid in grids.table(name, standing)]
+    parts += ["## What the gain is made of\n", *map(grid_markdown, ablations.grids(standing))]
+    parts += ["## Figure 4\n", f"![Convergence on CIFAR-10 and CIFAR-100]({Path(FIGURE).name})\n"]
+    parts += ["## The runs\n", grid_markdown(_runs(standing)), _places(standing)]
+    return "\n".join(parts)
+
+
+def headline(standing: Standing) -> str:
+    """SReLU against its rivals as Markdown; a sentence if nothing was run."""
+    made = differences.grids(standing)
+    if not made:
+        return "Not run yet: `srelu paper run headline`.\n"
+    return "\n".join(map(grid_markdown, made))
+
+
+def quoted(standing: Standing) -> str:
+    """What the README has between its marks."""
+    made = differences.grids(standing)
+    text = grid_markdown(made[0]) if made else headline(standing)
+    return f"{BEGIN}\n\n{text}\n{END}"
+
+
+def write(standing: Standing, results: Path | None = None) -> Iterator[Path]:
+    """Writes page, figure and the README's part of the project that the records belong to."""
+    from .figures import FROM_RECORDS
+    from .figures import render as drawn
+
+    root = (results or results_folder()).resolve().parent
+    readme = root / README
+    before = readme.read_text(encoding="utf-8") if readme.is_file() else ""
+    head, begin, rest = before.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not (begin and end and (root / PAGE).parent.is_dir()):
+        raise ValueError(
+            f"{root} is not a checkout of this project: {README} with the marks {BEGIN} and {END} "
+            "and the folder docs were expected; name its results with --results"
+        )
+    findings = (root / FINDINGS).read_text(encoding="utf-8")
+    for path, data in (
+        (root / PAGE, render(standing, findings).encode()),
+        (root / FIGURE, drawn(FROM_RECORDS["figure4"](standing), "svg")),
+        (readme, f"{head}{quoted(standing)}{tail}".encode()),
+    ):
+        files.write(path, data)
+        yield path
+
+
+def _runs(standing: Standing) -> Grid:
+    rows = []
+    for name, block in BLOCKS.items():
+        if name == REHEARSAL:
+            continue
+        found = {r.run.key(): r for c in block.contests for r in standing.counted(c)}
+        fates = Counter(r.result["status"] for r in found.values() if r.result)
+        missing = len(standing.missing(block.contests))
+        hours = standing.device_seconds(block.contests) / 3600
+        done = f"{sum(fates.values())}" + (
+            f" of {sum(fates.values()) + missing}" if missing else ""
+        )
+        rows.append(
+            [name, block.words, done, str(fates[DEAD]), str(fates[DIVERGED]), f"{hours:.2f}"]
+        )
+    headers = ["block", "what", "runs", "dead", "diverged", "device hours"]
+    note = (
+        "Device hours: the runs' own seconds over the number of runs that shared the device. Runs "
+        "that two blocks share are in both lines."
+    )
+    return Grid("Blocks of runs", headers, rows, note)
+
+
+def _places(standing: Standing) -> str:
+    places = standing.places()
+    return f"Trained on {'; '.join(places)}.\n" if places else "Nothing was trained yet.\n"

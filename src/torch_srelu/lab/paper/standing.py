@@ -1,0 +1,158 @@
+"""Where the contests stand: which of the records there are count, and for which cell of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from .. import records, statistics
+from ..comparison import Comparison, Rival, compare, place
+from ..fates import DEAD
+from ..records import Record
+from ..run import Run
+from ..statistics import Summary
+from .blocks import contests
+from .contests import Contest, Entry, wanted
+
+
+def results_folder() -> Path:
+    """The committed records: those of the checkout that this package is in, or ./results."""
+    checkout = Path(__file__).parents[4] / "results"
+    return checkout if checkout.is_dir() else Path("results")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A row under a condition at a length: what its runs came to."""
+
+    rival: Rival
+
+    @cached_property
+    def averaged(self) -> Summary | None:
+        """The errors of the averaged weights; None if no run finished."""
+        errors = [100 * r.result["ema_test_error"] for r in self.rival.finished if r.result]
+        return statistics.summarise(errors) if errors else None
+
+
+class Standing:
+    """Records by run, and what the contests make of them.
+
+    Args:
+        found: Any records; of several of one run, the last that has a result counts.
+    """
+
+    def __init__(self, found: Iterable[Record]) -> None:
+        self._ended = {r.run.key(): r for r in found if r.result is not None}
+        self.results = records.results(self._ended.values())
+
+    @classmethod
+    def committed(cls, folder: Path | None = None) -> Standing:
+        """That of the committed records, in ``folder`` or where they are found."""
+        root = folder or results_folder()
+        if not root.is_dir():
+            raise ValueError(
+                f"there are no committed records in {root}: run this in a clone of the project, "
+                "or name their folder with --results"
+            )
+        return cls(records.find(root))
+
+    def counted(self, contest: Contest) -> list[Record]:
+        """The records that a contest counts, and those of its rivals that were dead."""
+        return [record for found in self._by_entry(contest).values() for record in found]
+
+    def _by_entry(self, contest: Contest) -> dict[Entry, list[Record]]:
+        """The records that count, and the dead, of each rival."""
+        found: dict[Entry, list[Record]] = {entry: [] for entry in contest.entries}
+        seeds = contest.seeds(self.results)
+        for seed in (*seeds.counted, *seeds.dead):
+            for entry, run in contest.of_seed(seed, self.results).items():
+                record = self._ended.get(run.key())
+                if record is None or record.result is None:
+                    continue
+                if seed in seeds.counted or record.result["status"] == DEAD:
+                    found[entry].append(record)
+        return found
+
+    def rivals(self, contest: Contest) -> dict[str, Rival]:
+        """The rivals of a contest that have records, by row."""
+        found = self._by_entry(contest)
+        return {entry.row: Rival(entry.row, tuple(own)) for entry, own in found.items() if own}
+
+    def comparison(
+        self, chosen: Sequence[Contest], baseline: str | None = None
+    ) -> Comparison | None:
+        """Contests of one protocol as one comparison of what was trained; None if nothing was."""
+        found = {r.run.key(): r for contest in chosen for r in self.counted(contest)}
+        return compare(found.values(), baseline)[0] if found else None
+
+    def cell(self, row: str, condition: str, length: str) -> Cell | None:
+        """What the runs of a row came to; None if there are none."""
+        found = [
+            record
+            for contest in contests_with(row, condition, length)
+            for rival in [self.rivals(contest).get(row)]
+            if rival is not None
+            for record in rival.records
+        ]
+        found.sort(key=lambda record: record.run.seed)
+        return Cell(Rival(row, tuple(found))) if found else None
+
+    def missing(self, chosen: Sequence[Contest]) -> list[Run]:
+        """The runs that are still without a result."""
+        return [run for run in wanted(chosen, self.results) if run.key() not in self.results]
+
+    def places(self) -> list[str]:
+        """Where the records come from: hardware and the versions that decide numbers."""
+        return sorted({place(record.environment) for record in self._ended.values()})
+
+    def device_seconds(self, chosen: Sequence[Contest]) -> float:
+        """What the runs of contests took of a device that they shared evenly."""
+        found = {r.run.key(): r for contest in chosen for r in self.counted(contest)}
+        return sum(map(_device_seconds, found.values()))
+
+    def cost(self, chosen: Sequence[Contest]) -> str:
+        """What the missing runs of contests take, by what like runs took; in words."""
+        runs = self.missing(chosen)
+        epochs = " or ".join(str(n) for n in sorted({run.epochs for run in runs}))
+        words = f"{len(runs)} runs of {epochs} epochs"
+        paces = {dataset: self._pace(dataset) for dataset in {run.dataset for run in runs}}
+        if all(paces.values()):
+            minutes = sum(run.epochs * (paces[run.dataset] or 0.0) for run in runs) / 60
+            words += f", about {max(1, round(minutes))} min on one {self._hardware()}"
+        waiting = sum(c.count * len(c.entries) for c in chosen if c.waits(self.results))
+        return f"{words}, then {waiting} that wait for these" if waiting else words
+
+    def _pace(self, dataset: str) -> float | None:
+        """Seconds of a device for an epoch, over all runs with these data; None without any."""
+        paces = [
+            _device_seconds(r) / r.result["epochs"]
+            for r in self._ended.values()
+            if r.run.dataset == dataset and r.result
+        ]
+        return float(np.mean(paces)) if paces else None
+
+    def _hardware(self) -> str:
+        return " or ".join(
+            sorted({str(r.environment.get("hardware")) for r in self._ended.values()})
+        )
+
+
+def contests_with(row: str, condition: str, length: str | None = None) -> list[Contest]:
+    """The contests that decide a row's number under a condition, at a length or at any."""
+    return [
+        contest
+        for contest in contests()
+        if contest.condition == condition
+        and length in (None, contest.length)
+        and any(entry.row == row and not entry.base for entry in contest.entries)
+    ]
+
+
+def _device_seconds(record: Record) -> float:
+    result = record.result or {}
+    spent = result.get("seconds", 0.0) + result.get("startup_seconds", 0.0)
+    return spent / record.environment.get("beside", 1)

@@ -1,0 +1,120 @@
+"""Runs beside the paper's rows, each of which answers one question about SReLU."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..fates import FINISHED
+from ..recipes import faithful
+from ..run import Run
+from .contests import Results
+
+SLOPES = (0.01, 0.1, 0.2, 0.33)  # of LReLU, among which the validation data choose
+REUSED_SLOPE = 0.2  # that of a frozen SReLU
+FURTHER_EPOCHS = 20
+
+
+class Ablation(NamedTuple):
+    """SReLU with one decision changed: in words, and as fields of `Run`."""
+
+    words: str
+    decisions: dict[str, Any]
+
+
+ABLATIONS: dict[str, Ablation] = {
+    "left": Ablation("left side only", {"fixed": ("t_r", "a_r")}),
+    "right": Ablation("right side only", {"fixed": ("t_l", "a_l")}),
+    "slopes": Ablation("slopes only", {"fixed": ("t_r", "t_l")}),
+    "thresholds": Ablation("thresholds only", {"fixed": ("a_r", "a_l")}),
+    "freeze25": Ablation("frozen for 25 %", {"freeze": 25}),
+    "quantile80": Ablation("80th percentile", {"quantile": 0.8}),
+    "quantile95": Ablation("95th percentile", {"quantile": 0.95}),
+    "quantile10": Ablation("10th percentile", {"quantile": 0.1}),
+    "slow": Ablation("learning rate x 0.1", {"lr_scale": 0.1}),
+    "layer": Ablation("one initial t_r a layer", {"scope": "layer"}),
+}
+
+
+def ablation(name: str, condition: str, seed: int) -> Run:
+    """SReLU with one decision changed (`ABLATIONS`).
+
+    Command: ``srelu paper run ablations``, or ``ablation-<name>``.
+    Cost: 39,000 steps a run. Paper: not in it.
+    """
+    return faithful(condition, "srelu", seed, **ABLATIONS[name].decisions)
+
+
+def slope_candidate(slope: float, condition: str, seed: int) -> Run:
+    """LReLU with a slope to choose from, judged on 20 % of the training data that it did not see.
+
+    Command: ``srelu paper run lrelu``, which trains them first.
+    Cost: 31,200 steps a run. Paper: the slope that was chosen is not in it.
+    """
+    options, share = {"slope": slope}, 0.2
+    return faithful(condition, "lrelu", seed, options=options, validation=share)
+
+
+def chosen_slope(condition: str, results: Results) -> float | None:
+    """The slope with the lowest validation error at seed 1; None before all have been tried.
+
+    With flips it is the one chosen without.
+    """
+    plain = condition.partition("+")[0]
+    ended = {s: results.get(slope_candidate(s, plain, 1).key()) for s in SLOPES}
+    if any(result is None for result in ended.values()):
+        return None
+    errors = {s: r["val_error"] for s, r in ended.items() if r and r["status"] == FINISHED}
+    return min(errors, key=lambda s: errors[s]) if errors else None
+
+
+def before_reuse(condition: str, seed: int) -> Run:
+    """The leaky ReLU network (slope 0.2, like a frozen SReLU) that reuse begins with.
+
+    Command: ``srelu paper run reuse``.
+    Cost: 39,000 steps a run. Paper: not in it; it claims that such networks can be reused.
+    """
+    return faithful(condition, "lrelu", seed, options={"slope": REUSED_SLOPE})
+
+
+def further(activation: str, condition: str, seed: int) -> Run:
+    """Twenty more epochs of that network, as it is or as SReLU, at the learning rate it ended with.
+
+    Command: ``srelu paper run reuse``.
+    Cost: 7,800 steps a run. Paper: not in it.
+    """
+    first = before_reuse(condition, seed)
+    decisions: dict[str, Any] = {
+        "start": first.key(),
+        "epochs": FURTHER_EPOCHS,
+        "lr": first.lr * first.gamma ** len(first.milestones),
+        "schedule": "constant",
+        "milestones": (),
+    }
+    if activation == "lrelu":
+        decisions["options"] = {"slope": REUSED_SLOPE}
+    else:
+        decisions["freeze"] = 0  # it is adapted before its first step
+    return faithful(condition, activation, seed, **decisions)
+
+
+def as_long_as_srelu(condition: str, seed: int, results: Results) -> Run | None:
+    """ReLU for as many epochs as fit into the time that SReLU took; None before that is known.
+
+    From the seconds of the runs of seeds 1 to 3, as far as both finished.
+
+    Command: ``srelu paper run compute``.
+    Cost: 39,000 steps a run, times the ratio of these seconds. Paper: not in it.
+    """
+    ratios = []
+    for other in (1, 2, 3):
+        slow, fast = (
+            results.get(faithful(condition, name, other).key(), {}) for name in ("srelu", "relu")
+        )
+        if slow.get("status") == fast.get("status") == FINISHED:
+            ratios.append(slow["seconds"] / fast["seconds"])
+    if not ratios:
+        return None
+    epochs = faithful(condition, "relu", seed).epochs
+    return faithful(condition, "relu", seed, epochs=round(epochs * float(np.mean(ratios))))

@@ -1,0 +1,203 @@
+"""SReLU at the memory of an in-place ReLU: its outputs are recomputed instead of kept.
+
+For its gradient SReLU keeps its input, and the layer behind it keeps its output. An in-place ReLU
+overwrites the first with the second, which SReLU cannot: its gradient needs the input. But its
+output can be had again from its input, for one more pass over the tensor.
+
+Autograd shows us every tensor that it is about to keep (torch.autograd.graph.saved_tensors_hooks).
+One that lies in the memory of an output of SReLU is replaced by a recipe: what the unit itself
+keeps of its input, and a copy of its parameters. Nothing lives longer for it, and there is no
+cycle: outputs are known by weak references to their memory, inputs by weak references to what
+autograd keeps of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, UntypedStorage
+
+from .ops import registration
+
+
+@contextlib.contextmanager
+def recompute_outputs() -> Iterator[None]:
+    """Forward passes inside this context keep no output of SReLU for their backward pass.
+
+    Where a layer would keep it, the backward pass computes it again from the unit's input, to the
+    same bits, so that gradients do not change. A network of convolutions (or normalisations) and
+    SReLU then needs the memory of the same network with in-place ReLU. Backward may be called
+    inside or outside of the context.
+
+    As without it, a tensor that was modified in place is a RuntimeError when the backward pass
+    needs it, and the input of a unit is needed where its output is. Writes that autograd does not
+    see (``x.data``, NumPy) are not seen here either.
+
+    Compiled code decides for itself what it recomputes: there, this context has no effect. Nor has
+    it in a checkpointed region or an inner ``saved_tensors_hooks``: torch asks the innermost hooks
+    only. ``torch.func.grad`` and its relatives refuse all such hooks with an error.
+
+    Example:
+        >>> import torch
+        >>> import torch_srelu as ts
+        >>> net = torch.nn.Sequential(ts.SReLU(3), torch.nn.Conv2d(3, 8, 5))
+        >>> with ts.recompute_outputs():
+        ...     loss = net(torch.randn(2, 3, 8, 8)).sum()
+        >>> loss.backward()
+    """
+    if torch.compiler.is_compiling():
+        yield
+        return
+    with torch.autograd.graph.saved_tensors_hooks(_pack, _unpack):
+        _here.depth += 1
+        try:
+            yield
+        finally:
+            _here.depth -= 1
+
+
+def active() -> bool:
+    """Whether this thread is inside of `recompute_outputs`."""
+    return _here.depth > 0
+
+
+def apply(x: Tensor, params: tuple[Tensor, ...], dim: int, frozen: bool) -> Tensor:
+    """`registration.Fused`, with its output noted as one that can be recomputed."""
+    _here.packed = packed = []
+    try:
+        y: Tensor = registration.fused(x, *params, None, dim, frozen)
+    finally:
+        _here.packed = None
+    if packed:  # else nothing needs a gradient, or other hooks took the tensors
+        _outputs[y.untyped_storage()] = _Output(y, packed, dim)
+    return y
+
+
+class _Here(threading.local):
+    """What this thread is doing; torch's hooks belong to threads as well."""
+
+    depth = 0
+    packed: list[_Packed] | None = None  # collects what `Fused` is giving to autograd
+
+
+_here = _Here()
+
+
+def _pack(tensor: Tensor) -> _Packed:
+    """What autograd keeps instead of ``tensor``."""
+    packed = _recomputed(tensor) or _Kept(tensor)
+    if _here.packed is not None:
+        _here.packed.append(packed)
+    return packed
+
+
+def _unpack(packed: _Packed) -> Tensor:
+    return packed.tensor()
+
+
+def _recomputed(tensor: Tensor) -> _Recomputed | None:
+    """What stands for ``tensor`` if it is an unchanged output of SReLU, or a view of one."""
+    if not (tensor.layout is torch.strided and torch._C._has_storage(tensor)):
+        return None
+    output = _outputs.get(tensor.untyped_storage())
+    if output is None or not output.shows(tensor):
+        return None
+    recipe = output.recipe()
+    return recipe and _Recomputed(recipe, tensor)
+
+
+class _Kept:
+    """A tensor that is kept as it is; autograd leaves it to hooks to see that it stays so."""
+
+    __slots__ = ("__weakref__", "_tensor", "_version")
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor, self._version = tensor, tensor._version
+
+    def tensor(self) -> Tensor:
+        now = self._tensor._version
+        if now != self._version:
+            kind = str(self._tensor.dtype).removeprefix("torch.")
+            raise RuntimeError(
+                f"a {kind} tensor of shape {tuple(self._tensor.shape)} was modified in place "
+                f"before the backward pass could use it: it is at version {now}, and was at "
+                f"version {self._version} in the forward pass. Modify a copy of it, or call "
+                "backward first"
+            )
+        return self._tensor
+
+
+class _Recipe:
+    """An output of SReLU, to be computed when it is needed.
+
+    The parameters are copies: a sharded model frees its own before the next layer's backward.
+    """
+
+    def __init__(self, x: _Packed, params: Tensor, dim: int) -> None:
+        self._x, self._params, self._dim = x, params, dim
+        self._latest: weakref.ref[UntypedStorage] | None = None
+        self._stream: torch.cuda.Stream | None = None
+
+    def storage(self) -> UntypedStorage:
+        """The memory of the output: the latest, if someone on this stream still has it."""
+        stream = torch.cuda.current_stream(self._params.device) if self._params.is_cuda else None
+        storage = self._latest and self._latest()
+        if storage is None or stream != self._stream:
+            with torch.no_grad():
+                t_r, a_r, t_l, a_l = self._params.view(4, -1)
+                y = registration.compute(self._x.tensor(), t_r, a_r, t_l, a_l, self._dim)
+            storage = y.untyped_storage()
+            self._latest, self._stream = weakref.ref(storage), stream
+        return storage
+
+
+class _Recomputed:
+    """A tensor in the memory of an output that is not kept: the output itself or a view of it."""
+
+    __slots__ = ("__weakref__", "_device", "_dtype", "_place", "_recipe")
+
+    def __init__(self, recipe: _Recipe, tensor: Tensor) -> None:
+        self._recipe, self._dtype, self._device = recipe, tensor.dtype, tensor.device
+        self._place = tensor.storage_offset(), tensor.size(), tensor.stride()
+
+    def tensor(self) -> Tensor:
+        empty = torch.empty(0, dtype=self._dtype, device=self._device)
+        return empty.set_(self._recipe.storage(), *self._place)  # type: ignore[arg-type]
+
+
+_Packed = _Kept | _Recomputed
+
+
+class _Output:
+    """What there is to know of an output of SReLU; holds neither it nor the input of its unit."""
+
+    def __init__(self, y: Tensor, inputs: list[_Packed], dim: int) -> None:
+        x, *params = inputs
+        self._version = y._version
+        self._x = weakref.ref(x)
+        self._params, self._dim = torch.cat([p.tensor() for p in params]), dim
+        self._recipe: weakref.ref[_Recipe] | None = None
+
+    def shows(self, tensor: Tensor) -> bool:
+        """Whether ``tensor``, in the same memory, has the values that SReLU wrote there."""
+        as_written = not (tensor.is_neg() or tensor.is_conj())  # such a view flips signs lazily
+        return as_written and tensor._version == self._version
+
+    def recipe(self) -> _Recipe | None:
+        """How to compute it again; None if autograd does not have the input of the unit any more.
+
+        One for all that ask while it is in use, so that they can share what it computes.
+        """
+        recipe = self._recipe and self._recipe()
+        x = self._x()
+        if recipe is None and x is not None:
+            recipe = _Recipe(x, self._params, self._dim)
+            self._recipe = weakref.ref(recipe)
+        return recipe
+
+
+_outputs: weakref.WeakKeyDictionary[UntypedStorage, _Output] = weakref.WeakKeyDictionary()

@@ -1,0 +1,113 @@
+"""Records as archives: nothing that is kept is lost, and what does not fit is refused whole."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from specimens import specimen
+
+from torch_srelu.lab import archives, records
+from torch_srelu.lab.comparison import compare
+from torch_srelu.lab.records import Record, RecordError
+from torch_srelu.lab.report import render
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[Record]:
+    made = [specimen(tmp_path / "runs", "relu", s, range(n)) for s, n in enumerate([9, 12, 7])]
+    made += [specimen(tmp_path / "runs", "srelu", s, range(n)) for s, n in enumerate([6, 7, 5])]
+    return [*made, specimen(tmp_path / "runs", "relu", 3, status="dead")]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_what_is_kept_is_kept_to_the_last_bit(tmp_path: Path, runs: list[Record]) -> None:
+    results = tmp_path / "results"
+    archives.collect(runs, results)
+    packed = records.find(results)
+    assert [r.folder.stem for r in packed] == sorted(r.folder.name for r in runs)
+    by_key = {record.run.key(): record for record in runs}
+    for record in packed:
+        whole = by_key[record.run.key()]
+        assert record.run == whole.run
+        assert (record.environment, record.result) == (whole.environment, whole.result)
+        assert record.metrics == whole.metrics
+        assert record.tested == whole.tested
+        if record.tested:
+            assert torch.equal(record.predictions(), whole.predictions())
+            assert torch.equal(record.labels(), whole.labels())
+        assert record.parameters().keys() == whole.parameters().keys()
+        for layer, values in record.parameters().items():
+            assert torch.equal(values, whole.parameters()[layer][-1:])
+        last, all_epochs = record.inputs(), whole.inputs()
+        assert last is not None
+        assert all_epochs is not None
+        assert torch.equal(last.probabilities, all_epochs.probabilities)
+        for layer, values in last.quantiles.items():
+            assert torch.equal(values, all_epochs.quantiles[layer][-1:])
+
+
+def test_archives_are_compared_and_reported_like_records(
+    tmp_path: Path, runs: list[Record]
+) -> None:
+    archives.collect(runs, tmp_path / "results")
+    (whole,), (packed,) = compare(runs), compare(records.find(tmp_path / "results"))
+    assert packed.versus["srelu"] == whole.versus["srelu"]
+    assert "srelu, seed 2" in render([packed])
+
+
+def test_collecting_again_changes_nothing(tmp_path: Path, runs: list[Record]) -> None:
+    results = tmp_path / "results"
+    first = archives.collect(runs[:3], results)
+    assert (len(first.added), first.known) == (3, [])
+    before = contents(results)
+    again = archives.collect(runs[:3], results)
+    assert (again.added, len(again.known)) == ([], 3)
+    assert contents(results) == before
+    assert len(archives.collect(runs, results).added) == 4
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        ({"activation": "prelu", "seed": 1, "status": None}, "is not finished"),
+        ({"activation": "relu", "seed": 0, "wrong": [5]}, "is another record of the run"),
+    ],
+)
+def test_what_does_not_fit_is_refused_whole(
+    tmp_path: Path, runs: list[Record], second: dict, message: str
+) -> None:
+    results = tmp_path / "results"
+    archives.collect(runs[:2], results)
+    before = contents(results)
+    other = specimen(tmp_path / "others", **second)
+    with pytest.raises(ValueError, match=message):
+        archives.collect([*runs, other], results)
+    assert contents(results) == before
+
+
+def test_other_test_data_are_refused(tmp_path: Path, runs: list[Record]) -> None:
+    archives.collect(runs[:1], tmp_path / "results")
+    folder = runs[1].folder
+    records.write_predictions(folder, runs[1].predictions(), runs[1].labels().flip(0))
+    with pytest.raises(ValueError, match="tested on other labels"):
+        archives.collect([records.load(folder)], tmp_path / "results")
+
+
+def test_damaged_archives_say_so(tmp_path: Path, runs: list[Record]) -> None:
+    results = tmp_path / "results"
+    archives.collect(runs[:1], results)
+    (path,) = results.glob("*.zip")
+    copy = tmp_path / "elsewhere" / path.name
+    copy.parent.mkdir()
+    shutil.copy(path, copy)
+    with pytest.raises(RecordError, match=r"labels-digits\.gz does not exist"):
+        records.load(copy).labels()
+    copy.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(RecordError, match="is damaged"):
+        records.load(copy)

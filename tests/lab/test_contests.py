@@ -1,0 +1,149 @@
+"""Which runs a contest wants, from results alone; and that the reproduction's plan is sound."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+
+import pytest
+
+from torch_srelu.lab.paper.blocks import BLOCKS, contests
+from torch_srelu.lab.paper.contests import GIVE_UP, Contest, Entry, Results, wanted
+from torch_srelu.lab.paper.rows import ROWS
+from torch_srelu.lab.recipes import CONDITIONS, recipe
+from torch_srelu.lab.run import Run
+
+
+def digits(activation: str, seed: int) -> Run:
+    return recipe("digits", activation, seed)
+
+
+def _made(activation: str, seed: int, _: Results) -> Run:
+    return digits(activation, seed)
+
+
+def contest(*activations: str, count: int = 3, after: Contest | None = None) -> Contest:
+    entries = tuple(Entry(name, partial(_made, name)) for name in activations)
+    return Contest("a contest", "digits", "short", entries, count, after)
+
+
+def ended(status: str, activation: str, *seeds: int) -> dict[str, dict[str, str]]:
+    return {digits(activation, seed).key(): {"status": status} for seed in seeds}
+
+
+def names(runs: list[Run]) -> list[tuple[str, int]]:
+    return [(run.activation, run.seed) for run in runs]
+
+
+def test_a_seed_at_which_one_is_dead_is_replaced_for_all() -> None:
+    both = contest("relu", "srelu", count=2)
+    assert names(both.runs({})) == [("relu", 1), ("srelu", 1), ("relu", 2), ("srelu", 2)]
+    results = ended("dead", "relu", 1) | ended("finished", "srelu", 1, 2)
+    assert both.seeds(results) == ((2, 3), (1,))
+    assert names(both.runs(results)) == [("relu", 2), ("srelu", 2), ("relu", 3), ("srelu", 3)]
+
+
+def test_a_seed_that_diverged_keeps_its_place() -> None:
+    assert contest("relu", count=2).seeds(ended("diverged", "relu", 1)) == ((1, 2), ())
+
+
+def test_further_seeds_come_after_those_of_the_contest_before() -> None:
+    first = contest("relu", "srelu", count=2)
+    more = contest("srelu", count=2, after=first)
+    assert more.seeds({}).counted == (3, 4)
+    dead = ended("dead", "relu", 2)
+    assert first.seeds(dead).counted == (1, 3)
+    assert more.seeds(dead).counted == (4, 5)
+    assert more.seeds(dead | ended("dead", "srelu", 4)).counted == (5, 6)
+
+
+def test_where_every_seed_dies_it_is_given_up() -> None:
+    results = ended("dead", "relu", *range(1, 50))
+    assert contest("relu", "srelu").seeds(results) == ((), tuple(range(1, GIVE_UP + 1)))
+    assert contest("relu", "srelu").runs(results) == []
+
+
+def test_a_run_of_several_contests_is_wanted_once() -> None:
+    runs = wanted([contest("relu", "srelu", count=1), contest("srelu", "prelu", count=1)], {})
+    assert names(runs) == [("relu", 1), ("srelu", 1), ("prelu", 1)]
+
+
+def test_the_headline_is_the_published_protocol() -> None:
+    runs = wanted(contests(["headline"]), {})
+    assert len(runs) == 2 * 3 * 3
+    more = wanted(contests(["seeds"]), {})
+    assert len(more) == 2 * 2 * 5
+    assert not {run.key() for run in runs} & {run.key() for run in more}
+    for run in (*runs, *more):
+        assert (run.epochs, run.batch, run.augmentation, run.ema) == (100, 128, "none", 0.9995)
+        assert run.net == f"nin-{run.dataset}"
+        assert (run.lr, run.weight_decay) == {"cifar10": (0.1, 1e-4), "cifar100": (0.02, 5e-4)}[
+            run.dataset
+        ]
+        if run.activation == "srelu":
+            assert (run.freeze, run.quantile, run.lr_scale, run.options) == (5, 0.9, 1.0, {})
+
+
+def test_the_published_length_is_120000_iterations_in_whole_epochs() -> None:
+    (run, *_) = wanted(contests(["published-cifar10"]), {})
+    steps = 50_000 // run.batch
+    assert (run.epochs - 1) * steps < 120_000 <= run.epochs * steps
+
+
+def test_rows_name_blocks_that_train_them() -> None:
+    for row, make in ROWS.items():
+        text = (make.__doc__ or "").partition("Command:")[2].partition("Cost:")[0]
+        for name in re.findall(r"``(?:srelu paper run )?(.+?)``", text):
+            rows = {entry.row for c in BLOCKS[name].contests for entry in c.entries}
+            assert row in rows, (row, name)
+
+
+def test_the_slope_is_the_one_with_the_lowest_validation_error() -> None:
+    (slopes, lrelu) = contests(["lrelu-cifar10"])
+    assert slopes.name == "slopes-cifar10"
+    candidates = wanted([slopes], {})
+    assert [run.validation for run in candidates] == [0.2] * 4
+    assert wanted([lrelu], {}) == candidates  # the others wait
+    errors = [0.3, 0.2, 0.1, 0.4]
+    results = {
+        run.key(): {"status": "finished", "val_error": error, "test_error": 1 - error}
+        for run, error in zip(candidates, errors, strict=True)
+    }
+    chosen = [run for run in wanted([lrelu], results) if run.activation == "lrelu"][4:]
+    assert [(run.options, run.validation, run.seed) for run in chosen] == [
+        ({"slope": 0.2}, 0.0, seed) for seed in (1, 2, 3)
+    ]
+    with_flips = [run for run in wanted(contests(["flips-few-cifar10"]), results)][4:]
+    assert with_flips[0].options == {"slope": 0.2}
+    results[candidates[2].key()] = {"status": "diverged", "val_error": None}
+    chosen = [run for run in wanted([lrelu], results) if run.activation == "lrelu"][4:]
+    assert chosen[0].options == {"slope": 0.1}
+
+
+def test_the_compute_control_takes_as_long_as_srelu() -> None:
+    (headline, compute) = contests(["compute"])
+    assert headline.name == "headline-cifar10"
+    assert compute.waits({})
+    seconds = {"relu": 100.0, "prelu": 1.0, "srelu": 130.0}
+    results = {
+        run.key(): {"status": "finished", "seconds": seconds[run.activation] + 10 * run.seed}
+        for run in wanted([headline], {})
+    }
+    ratio = sum((130 + 10 * s) / (100 + 10 * s) for s in (1, 2, 3)) / 3
+    assert {run.epochs for run in compute.runs(results)} == {round(100 * ratio)}
+    assert {run.activation for run in compute.runs(results)} == {"relu"}
+
+
+def test_reuse_goes_on_from_the_leaky_network_of_its_seed() -> None:
+    before, further = contests(["reuse"])
+    starts = {run.seed: run.key() for run in before.runs({})}
+    for run in further.runs({}):
+        assert run.start == starts[run.seed]
+        assert (run.epochs, run.schedule, run.freeze) == (20, "constant", 0)
+        assert run.lr == pytest.approx(0.01)  # what the first training ended with
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(ValueError, match="unknown block 'headlin': did you mean 'headline'"):
+        contests(["headlin"])
+    assert {c.condition for c in contests()} <= CONDITIONS.keys()

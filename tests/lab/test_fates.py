@@ -1,0 +1,29 @@
+"""The rule that decides how a run ends."""
+
+import math
+
+import pytest
+
+from torch_srelu.lab.fates import chance, judge
+from torch_srelu.lab.history import Metrics
+
+
+@pytest.mark.parametrize(
+    ("losses", "epochs", "status"),
+    [
+        ([], 5, None),
+        ([2.3026], 5, None),
+        ([2.3026, 2.3026], 5, "dead"),
+        ([2.3026, 2.28], 5, None),
+        ([2.0, 1.0, math.nan], 5, "diverged"),
+        ([math.inf], 5, "diverged"),
+        ([2.0, 1.0, 2.3026], 5, None),
+        ([2.0, 1.0, 2.3026], 3, "diverged"),
+        ([2.0, 1.0, 0.5], 3, "finished"),
+        ([2.0], 1, "finished"),
+        ([2.31], 1, "finished"),  # one epoch says nothing yet
+    ],
+)
+def test_the_rule_for_dead_and_diverged(losses, epochs, status):
+    rows = [Metrics(i, 0.1, loss, 0.5, 1.0, 1.0, None, "plain") for i, loss in enumerate(losses)]
+    assert judge(rows, epochs, chance(10)) == status

@@ -1,0 +1,107 @@
+"""Runs in processes of their own: stopped and taken up again, replaced, failed; nothing is lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from torch_srelu.lab import records
+from torch_srelu.lab.paper.contests import Contest, Entry, wanted
+from torch_srelu.lab.recipes import recipe
+from torch_srelu.lab.run import Run
+from torch_srelu.lab.side_by_side import LOGS, Event, train_side_by_side
+from torch_srelu.lab.train import train
+
+
+def kinds(events: list[Event | None]) -> Counter[tuple[str, str, int]]:
+    """How often each thing happened to each run, progress aside."""
+    happened = [e for e in events if e is not None and e.kind != "progress"]
+    return Counter((e.kind, e.run.activation, e.run.seed) for e in happened)
+
+
+def test_stopped_together_they_go_on_bit_for_bit(tmp_path: Path) -> None:
+    runs = [recipe("digits", name, 1, epochs=6, ema=0.9) for name in ("prelu", "srelu")]
+    under_way: set[str] = set()
+    with closing(train_side_by_side(lambda _: runs, tmp_path / "a", jobs=2)) as events:
+        for event in events:
+            if event is not None and event.epoch >= 1:
+                under_way.add(event.run.key())
+            if len(under_way) == 2:
+                break
+    assert len(records.find(tmp_path / "a")) == 2
+    again = list(train_side_by_side(lambda _: runs, tmp_path / "a", jobs=2))
+    assert {kind for kind, *_ in kinds(again)} <= {"started", "ended"}
+    assert list(train_side_by_side(lambda _: runs, tmp_path / "a")) == []  # nothing is left to do
+    for run in runs:
+        (one,), other = records.with_key(tmp_path / "a", run.key()), train(run, tmp_path / "b")
+        assert [m._replace(seconds=0) for m in one.metrics] == [
+            m._replace(seconds=0) for m in other.metrics
+        ]
+        assert torch.equal(one.predictions(), other.predictions())
+        assert one.result is not None
+        assert other.result is not None
+        assert one.result["ema_test_loss"] == other.result["ema_test_loss"]
+        assert one.environment["beside"] == 2
+    assert list((tmp_path / "a" / LOGS).iterdir()) == []
+
+
+def dying_at_first(activation: str, seed: int, *_: object) -> Run:
+    """ReLU cannot learn at seed 1, and the others take long there."""
+    dead = seed == 1 and activation == "relu"
+    epochs = 500 if seed == 1 else 2
+    return recipe("digits", activation, seed, epochs=epochs, lr=0.0 if dead else 0.05)
+
+
+def test_a_dead_seed_is_replaced_and_its_rivals_are_stopped(tmp_path: Path) -> None:
+    entries = tuple(Entry(name, partial(dying_at_first, name)) for name in ("relu", "prelu"))
+    contest = Contest("a contest", "digits", "short", entries, count=1)
+    known = {dying_at_first("prelu", 2).key(): {"status": "finished"}}  # needs no training
+    plan = partial(wanted, [contest])
+    events = list(train_side_by_side(plan, tmp_path, known=known, jobs=2))
+    assert kinds(events) == {
+        ("started", "relu", 1): 1,
+        ("started", "prelu", 1): 1,
+        ("ended", "relu", 1): 1,
+        ("dropped", "prelu", 1): 1,
+        ("started", "relu", 2): 1,
+        ("ended", "relu", 2): 1,
+    }
+    assert contest.seeds(records.results(records.find(tmp_path))) == ((2,), (1,))
+
+
+def test_without_time_nothing_is_started(tmp_path: Path) -> None:
+    run = recipe("digits", "relu", 1)
+    assert list(train_side_by_side(lambda _: [run], tmp_path, seconds=0)) == []
+    assert records.find(tmp_path) == []
+
+
+def test_one_fails_one_waits_for_another_and_all_are_reported(tmp_path: Path) -> None:
+    failing = recipe("mnist", "relu", 1)  # whose data are not there
+    base = recipe("digits", "lrelu", 1, epochs=2, options={"slope": 0.2})
+    further = recipe("digits", "srelu", 1, epochs=1, freeze=0, lr=0.0, start=base.key())
+    plan = [failing, further, base]
+    known = {base.key(): {"status": "finished"}}  # elsewhere: without the weights that are needed
+    events = list(train_side_by_side(lambda _: plan, tmp_path, tmp_path, known=known, jobs=2))
+    happened = [e for e in events if e is not None and e.kind != "progress"]
+    order = [(e.kind, e.run.activation) for e in happened if e.run != failing]
+    assert order == [
+        ("started", "lrelu"),
+        ("ended", "lrelu"),
+        ("started", "srelu"),
+        ("ended", "srelu"),
+    ]
+    first, second = (records.finished(tmp_path, run) for run in (base, further))
+    assert first is not None
+    assert second is not None
+    # A new SReLU of slope 0.2 is this leaky ReLU, and at rate 0 nothing was learned.
+    assert torch.equal(first.predictions(), second.predictions())
+    started, failed = (e for e in happened if e.run == failing)
+    assert (started.kind, failed.kind) == ("started", "failed")
+    assert "srelu data get mnist" in failed.words
+    (log,) = (tmp_path / LOGS).iterdir()  # kept whole, of this one alone
+    assert "Traceback" in log.read_text()
+    assert str(log) in failed.words

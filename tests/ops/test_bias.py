@@ -1,0 +1,125 @@
+"""SReLU of x + bias in one go: the bits of doing it one after the other, and its gradients."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.autograd import gradcheck, gradgradcheck
+
+import torch_srelu
+from checks import (
+    EXECUTIONS,
+    LAYOUTS,
+    TRUNCATION_ULPS,
+    Problem,
+    device_of,
+    lay_out,
+    problems,
+    rounding,
+    takes,
+    using,
+)
+from torch_srelu.ops import reference, registration
+
+pytestmark = pytest.mark.parametrize("execution", EXECUTIONS)
+
+
+def _bias(problem: Problem) -> torch.Tensor:
+    return torch.randn(problem.x.shape[problem.dim], device=problem.x.device)
+
+
+def _run(problem: Problem, bias: torch.Tensor, together: bool, frozen: bool):
+    """The output and the six gradients."""
+    x = problem.x.detach().requires_grad_()
+    leaves = [t.detach().requires_grad_() for t in (*problem.params, bias)]
+    *params, bias = leaves
+    if together:
+        y = torch_srelu.srelu(x, *params, problem.dim, bias=bias, frozen=frozen)
+    else:
+        y = torch_srelu.srelu(
+            registration.add_bias(x, bias, problem.dim), *params, problem.dim, frozen=frozen
+        )
+    return y.detach(), torch.autograd.grad(y, [x, *leaves], problem.grad)
+
+
+@settings(max_examples=40)
+@given(problem=problems(), frozen=st.booleans())
+def test_together_or_one_after_the_other(execution: str, problem: Problem, frozen: bool) -> None:
+    if not takes(execution, problem) or problem.x.dim() == 0:
+        return
+    if execution == "triton" and problem.x.dtype in TRUNCATION_ULPS:
+        return  # the interpreter rounds x + bias otherwise than torch does
+    problem = problem.to(device_of(execution))
+    torch.manual_seed(0)
+    bias = _bias(problem)
+    with using(execution):
+        y, grads = _run(problem, bias, True, frozen)
+        expected_y, expected = _run(problem, bias, False, frozen)
+    torch.testing.assert_close(y, expected_y, rtol=0, atol=0, equal_nan=True)
+    for got, want in zip(grads[:5], expected[:5], strict=True):
+        torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+    # Summed before the terms are rounded to the dtype of x, or after it.
+    size = reference.over_channels(grads[0].double().abs(), problem.dim)
+    slack = rounding(problem.x, expected[5].double(), bias.dtype, size)
+    slack = slack + torch.finfo(problem.x.dtype).eps * size
+    assert bool(((grads[5].double() - expected[5].double()).abs() <= slack).all())
+
+
+def _double_problem(execution: str, layout: str = "contiguous"):
+    torch.manual_seed(1)
+    device = device_of(execution)
+    x = lay_out(torch.randn(2, 3, 4, 2, dtype=torch.double, device=device), layout)
+    values = ([0.3, 0.8, -0.7], [1.0, 0.0, 1.7], [0.3, -0.4, 0.6], [0.0, 0.2, -1.0], [1, 0, -2])
+    leaves = [torch.tensor(v, dtype=torch.double, device=device) for v in values]
+    return x.detach().requires_grad_(), [leaf.requires_grad_() for leaf in leaves]
+
+
+def test_gradients_of_both_orders(execution: str) -> None:
+    x, (*params, bias) = _double_problem(execution)
+
+    def function(x, t_r, a_r, t_l, a_l, bias):
+        return torch_srelu.srelu(x, t_r, a_r, t_l, a_l, bias=bias)
+
+    with using(execution):
+        assert gradcheck(function, (x, *params, bias), fast_mode=True)
+        assert gradgradcheck(function, (x, *params, bias), fast_mode=True)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_opcheck(execution: str, layout: str) -> None:
+    x, (*params, bias) = _double_problem(execution, layout)
+    with using(execution):
+        torch.library.opcheck(registration.biased_srelu, (x, *params, bias, 1, False))
+        tensors = [t.detach() for t in (torch.randn_like(x), x, *params)]
+        for needs in ((True, True), (True, False), (False, False)):
+            torch.library.opcheck(
+                registration.biased_srelu_backward, (*tensors, 1, *needs, bias.detach(), True)
+            )
+
+
+def test_compiled(execution: str) -> None:
+    x, (*params, bias) = _double_problem(execution)
+
+    def function(x):
+        return torch_srelu.srelu(x, *params, bias=bias).square().sum()
+
+    with using(execution):
+        compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+        leaves = [x, *params, bias]
+        got = torch.autograd.grad(compiled(x), leaves)
+        torch.testing.assert_close(got, torch.autograd.grad(function(x), leaves))
+
+
+def test_bad_biases(execution: str) -> None:
+    x, (*params, _) = _double_problem(execution)
+    for bias, error, match in (
+        (
+            torch.zeros(4),
+            ValueError,
+            r"one value for each channel in dim=1.*\(2, 3, 4, 2\).*\(4,\)",
+        ),
+        (torch.zeros(3, dtype=torch.int64), TypeError, "floating-point"),
+        ([0.0] * 3, TypeError, "1-D tensor, got list"),
+    ):
+        with pytest.raises(error, match=match):
+            torch_srelu.srelu(x, *params, bias=bias)  # type: ignore[arg-type]

@@ -1,0 +1,92 @@
+"""The benchmark of training steps: it runs on small sizes, and its records become tables."""
+
+import csv
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def bench_step(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import bench_step
+
+    return bench_step
+
+
+def records(folder):
+    (path,) = folder.glob("*.csv")
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_measures_records_and_tabulates(bench_step, tmp_path, capsys):
+    pytest.importorskip("torchvision")
+    small = ["--modes", "eager", "--turns", "3", "--batch", "2", "--out", str(tmp_path)]
+    bench_step.main(["--nets", "nin", "--activations", "srelu recomputed", *small])
+    bench_step.main(["--nets", "resnet50", "--pixels", "32", "--activations", "srelu", *small])
+    rows = records(tmp_path)
+    assert [(r["net"], r["activation"]) for r in rows] == [
+        *(("nin", a) for a in ("relu", "srelu recomputed")),
+        *(("resnet50", a) for a in ("relu", "srelu")),
+    ]
+    for row in rows:
+        assert 0 < float(row["p20_ms"]) <= float(row["median_ms"]) <= float(row["p80_ms"])
+        assert float(row["ratio"]) == 1 or row["activation"] != "relu"
+        assert row["hardware"]
+        assert row["torch"] == torch.__version__
+        assert (float(row["peak_mib"]) > 0) if torch.cuda.is_available() else not row["peak_mib"]
+    capsys.readouterr()
+    bench_step.main(["--table", "--out", str(tmp_path)])
+    table = capsys.readouterr().out
+    assert f"{float(rows[1]['ratio']):.2f}" in table
+    assert "resnet50, batch 2" in table
+
+
+def test_a_network_in_a_mode_replaces_its_older_record(bench_step, tmp_path):
+    where = {"hardware": "some", "threads": 1, "versions": {"torch_srelu": "0", "torch": "0"}}
+    path = tmp_path / "step-cpu.csv"
+    for net, mode, ratio in (
+        ("resnet50", "eager", "1"),
+        ("nin", "compiled", "2"),
+        ("nin", "eager", "3"),
+        ("nin", "compiled", "4"),
+    ):
+        bench_step.save([{"net": net, "mode": mode, "ratio": ratio}], path, where)
+    found = [(r["net"], r["mode"], r["ratio"]) for r in records(tmp_path)]
+    assert found == [("nin", "eager", "3"), ("nin", "compiled", "4"), ("resnet50", "eager", "1")]
+
+
+def test_the_readme_shows_the_recorded_steps(bench_step):
+    results = ROOT / "benchmarks" / "results"
+    if not list(results.glob("step-*.csv")):
+        pytest.skip("no training steps are recorded in benchmarks/results")
+    assert bench_step.tables(results) in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("bad", [["--turns", "2"], ["--nets", "vgg"]])
+def test_bad_arguments_measure_nothing(bench_step, bad, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        bench_step.main([*bad, "--out", str(tmp_path)])
+    assert "turns must be at least 3" in capsys.readouterr().err or bad[0] == "--nets"
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_rivals_of_resnet50_have_their_own_units(bench_step):
+    """One a call site, of its size: what convert has found."""
+    models = pytest.importorskip("torchvision.models")
+    import training_steps
+    from torch_srelu import SReLU, convert
+
+    net = convert(models.resnet50())
+    sizes = [m.num_channels for m in net.modules() if isinstance(m, SReLU)]
+    training_steps._replace_units(net, torch.nn.PReLU)
+    assert [m.num_parameters for m in net.modules() if isinstance(m, torch.nn.PReLU)] == sizes
+    assert len(sizes) == 49
+    loss = net(torch.randn(2, 3, 32, 32)).sum()
+    loss.backward()
+    assert all(p.grad is not None for p in net.parameters())

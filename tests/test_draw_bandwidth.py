@@ -1,0 +1,50 @@
+"""The picture of bandwidth shows the bytes and times of the records."""
+
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+def record(provider, images, which, clock, median_us):
+    return {
+        "provider": provider,
+        "shape": f"{images}x128x32x32",  # half a mebibyte an image
+        "dtype": "float32",
+        "pass": which,
+        "clock": clock,
+        "median_us": str(median_us),
+        "rounds": "3",
+        "hardware": "some",
+        "torch": "some",
+    }
+
+
+def test_curves_are_bytes_over_time(monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from draw_bandwidth import draw
+
+    rows = [
+        record(provider, images, which, clock, 100 * images * factor)
+        for provider, factor in (("byte floor", 1), ("relu", 2), ("srelu fused", 4))
+        for images in (8, 2)
+        for which, clock in (
+            ("forward", "gpu"),
+            ("forward+backward", "gpu"),
+            ("forward", "wall"),
+            ("forward+backward", "wall"),
+        )
+    ]
+    figure = draw(rows)
+    assert [axes.get_title() for axes in figure.axes] == [
+        "float32, forward",
+        "float32, forward+backward",
+    ]
+    for axes, passes in zip(figure.axes, (2, 5), strict=True):  # reads and writes
+        curves = {line.get_label(): line.get_xydata().tolist() for line in axes.get_lines()}
+        assert list(curves) == ["srelu fused", "relu", "byte floor"]
+        for factor, curve in zip((4, 2, 1), curves.values(), strict=True):
+            rate = passes * 2**19 / (factor * 100e-6) / 1e9
+            assert curve == [[1.0, pytest.approx(rate)], [4.0, pytest.approx(rate)]]

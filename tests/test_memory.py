@@ -1,0 +1,266 @@
+"""Recomputed outputs: whatever surrounds the units, gradients are those of plain autograd."""
+
+import contextlib
+import threading
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.autograd.graph import save_on_cpu
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from recomputing import (
+    CHANNELS,
+    Call,
+    Residual,
+    assert_same_gradients,
+    conv,
+    gradients,
+    images,
+    unit,
+)
+from small_networks import same
+from torch_srelu import memory, recompute_outputs, srelu
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def write_a_part(x):
+    x[:, :3].mul_(2)
+    return torch.cat([x[:, :3].tanh(), x[:, 3:] * x[:, :3]], 1)
+
+
+# What may follow a unit: each keeps its output, a view of it, or has written into it before.
+LAYERS = {
+    "conv": conv,
+    "1x1": lambda: nn.Conv2d(CHANNELS, CHANNELS, 1),
+    "batch norm": lambda: nn.BatchNorm2d(CHANNELS),
+    "srelu": unit,
+    "max pool": lambda: nn.MaxPool2d(3, 1, 1),
+    "average pool": lambda: nn.AvgPool2d(3, 1, 1),
+    "dropout": lambda: nn.Dropout(0.5),
+    "dropout in place": lambda: nn.Dropout(0.5, inplace=True),
+    "residual": lambda: Residual(unit(), conv(), unit()),
+    "linear, of a view": lambda: nn.Sequential(
+        nn.Flatten(2), nn.Linear(64, 64), nn.Unflatten(2, (8, 8))
+    ),
+    "square": lambda: Call(lambda x: x * x),
+    "part times part": lambda: Call(lambda x: torch.cat([x[:, :2] * x[:, 2:4], x[:, 2:]], 1)),
+    "part written to": lambda: Call(write_a_part),
+    "written to": lambda: Call(lambda x: x.add_(1.0).sigmoid()),
+    "transposed": lambda: Call(lambda x: x.mT.matmul(x) / 8),
+}
+
+
+@given(
+    st.lists(st.sampled_from(sorted(LAYERS)), min_size=1, max_size=5),
+    st.sampled_from((torch.contiguous_format, torch.channels_last)),
+    st.booleans(),
+    st.sampled_from((torch.float32, torch.bfloat16)),
+)
+@settings(max_examples=60)
+def test_gradients_do_not_change_by_a_bit(names, layout, needs_input, dtype) -> None:
+    torch.manual_seed(0)
+    layers = [layer for name in names for layer in (LAYERS[name](), unit())]
+    net = nn.Sequential(conv(), unit(), *layers).to(dtype)
+    for module in net[1::2]:
+        module.float()  # parameters of SReLU stay fine, as under autocast
+    x = images(needs_input).to(dtype).detach().to(memory_format=layout).requires_grad_(needs_input)
+    assert_same_gradients(net, x)
+
+
+# ---- tensors modified in place ----
+
+
+def test_an_output_modified_before_it_is_kept() -> None:
+    net = nn.Sequential(unit(), Call(lambda y: y.mul_(2)), conv(), unit(), nn.ReLU(inplace=True))
+    assert_same_gradients(net, images(requires_grad=True))
+
+
+def test_an_output_modified_after_it_was_kept() -> None:
+    """Autograd has lost it and raises. We recompute it, as it was."""
+    layer, act, x = conv(), unit(), images(requires_grad=True)
+
+    def loss(write):
+        y = act(x)
+        z = layer(y)
+        return (z + (y.add_(1) if write else y + 1)).sum()
+
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss(write=True).backward()
+    leaves = [x, *act.parameters(), *layer.parameters()]
+    expected = torch.autograd.grad(loss(write=False), leaves)
+    with recompute_outputs():
+        ours = loss(write=True)
+    assert same(torch.autograd.grad(ours, leaves), expected)
+
+
+@pytest.mark.parametrize("which", ["input", "t_r", "a_r", "t_l", "a_l", "weight"])
+def test_what_backward_needs_must_not_be_modified(which) -> None:
+    first, act, last = conv(), unit(), conv()
+    for context in (contextlib.nullcontext(), recompute_outputs()):
+        with context:
+            x = first(images())
+            loss = last(act(x)).sum()
+        modified = {"input": x, "weight": last.weight, **dict(act.named_parameters())}[which]
+        with torch.no_grad():
+            modified.mul_(2)
+        with pytest.raises(RuntimeError, match=r"modified .*in.?place .*version \d"):
+            loss.backward()
+
+
+def test_a_parameter_may_change_if_its_gradient_is_not_asked_for() -> None:
+    act, last, x = unit(), conv(), images()
+    found = []
+    for context in (contextlib.nullcontext(), recompute_outputs()):
+        with context:
+            loss = last(act(x)).square().sum()
+        with torch.no_grad():
+            act.a_r.mul_(2)
+        found.append(torch.autograd.grad(loss, last.weight))
+        with torch.no_grad():
+            act.a_r.div_(2)
+    assert same(*found)
+
+
+# ---- the rest of autograd ----
+
+
+def test_double_backward() -> None:
+    net, x = nn.Sequential(unit(), conv(), unit(), Call(torch.tanh)), images(requires_grad=True)
+    found = []
+    for context in (contextlib.nullcontext(), recompute_outputs()):
+        with context:
+            loss = net(x).square().sum()
+            (slope,) = torch.autograd.grad(loss, x, create_graph=True)
+        found.append(torch.autograd.grad(slope.square().sum(), [x, *net[0].parameters()]))
+    assert same(*found)
+
+
+def test_a_graph_that_is_used_twice() -> None:
+    net, x = nn.Sequential(unit(), conv(), unit()), images(requires_grad=True)
+    leaves = [x, *net.parameters()]
+    with recompute_outputs():
+        loss = net(x).square().sum()
+    first = torch.autograd.grad(loss, leaves, retain_graph=True)
+    assert same(first, torch.autograd.grad(loss, leaves))
+    assert same(first, torch.autograd.grad(net(x).square().sum(), leaves))
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpoints_inside_and_outside(reentrant) -> None:
+    block = nn.Sequential(conv(), unit(), conv(), unit())
+
+    def checkpointed(x):
+        return checkpoint(block, x, use_reentrant=reentrant)
+
+    def inner(x):
+        with recompute_outputs():
+            return block(x)
+
+    x = images(requires_grad=True)
+    expected = gradients(block, x, contextlib.nullcontext())
+    net = nn.Sequential(unit(), Call(checkpointed), block)
+    assert_same_gradients(net, x)
+    around = Call(lambda x: checkpoint(inner, x, use_reentrant=reentrant))
+    around.block = block
+    assert same(gradients(around, x, contextlib.nullcontext()), expected)
+
+
+def test_other_hooks_inside_and_outside() -> None:
+    net, x = nn.Sequential(conv(), unit(), conv()), images(requires_grad=True)
+    expected = gradients(net, x, contextlib.nullcontext())
+    with recompute_outputs():
+        assert same(gradients(net, x, save_on_cpu()), expected)
+    with save_on_cpu(), recompute_outputs():
+        assert same(gradients(net, x, recompute_outputs()), expected)
+
+
+def test_a_sparse_tensor_may_be_kept_too() -> None:
+    act, x = unit(5), torch.randn(4, 5, requires_grad=True)
+    sparse = torch.eye(4).to_sparse()
+    assert_same_gradients(nn.Sequential(act, Call(lambda y: torch.sparse.mm(sparse, y))), x)
+
+
+def test_views_as_complex_numbers() -> None:
+    def function(y):
+        z = torch.view_as_complex(y)
+        return z.conj().imag * z.real + (z.conj() * z.exp()).imag
+
+    assert_same_gradients(nn.Sequential(unit(3), Call(function)), torch.randn(4, 3, 2))
+
+
+def test_threads() -> None:
+    """The context is that of a thread; backward may run in another."""
+    net, x = nn.Sequential(unit(), conv()), images(requires_grad=True)
+    expected = torch.autograd.grad(net(x).sum(), [x, *net.parameters()])
+    found = []
+
+    def elsewhere(loss):
+        found.append(torch.autograd.grad(loss, [x, *net.parameters()]))
+        found.append(memory.active())
+
+    with recompute_outputs():
+        thread = threading.Thread(target=elsewhere, args=(net(x).sum(),))
+        thread.start()
+        thread.join()
+    assert same(found, [expected, False])
+
+
+def test_an_exception_ends_the_context() -> None:
+    with pytest.raises(ZeroDivisionError), recompute_outputs():
+        unit()(images(requires_grad=True) / (1 // 0))
+    assert not memory.active()
+    with pytest.raises(ValueError, match="channels"), recompute_outputs():
+        unit()(torch.ones(2, 3, requires_grad=True))
+    net, x = nn.Sequential(unit(), conv()), images(requires_grad=True)
+    with recompute_outputs():  # an error in the middle of a unit leaves nothing half done
+        hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: 1 // 0, lambda t: t)
+        with pytest.raises(ZeroDivisionError), hooks:
+            net(x)
+        kept = net(x).sum()
+    kept.backward()
+    assert not memory.active()
+
+
+def test_frozen_units() -> None:
+    net = nn.Sequential(conv(), unit(), conv(), unit(), conv())
+    net[1].frozen = True
+    assert_same_gradients(net, images())
+
+
+@pytest.mark.parametrize("where", ["inside", "outside"])
+def test_compiled_code(where) -> None:
+    net, x = nn.Sequential(conv(), unit(), conv()), images(requires_grad=True)
+    expected = gradients(net, x, contextlib.nullcontext())
+
+    def inside(x):
+        with recompute_outputs():
+            return net(x)
+
+    compiled = torch.compile(inside if where == "inside" else net, backend="aot_eager")
+    around = Call(compiled)
+    around.net = net
+    context = contextlib.nullcontext() if where == "inside" else recompute_outputs()
+    found = gradients(around, x, context)
+    torch.testing.assert_close(found, expected)
+
+
+def test_vmap() -> None:
+    act, x = unit(), torch.randn(2, 3, CHANNELS, 4, requires_grad=True)
+    found = []
+    for context in (contextlib.nullcontext(), recompute_outputs()):
+        with context:
+            y = torch.vmap(act)(x)
+            found.append(torch.autograd.grad((y * y).sum(), [x, *act.parameters()]))
+    assert same(*found)
+
+
+def test_the_function_as_well_as_the_module() -> None:
+    x = torch.randn(4, 3, requires_grad=True)
+    params = [torch.tensor([v] * 3) for v in (0.5, 0.7, -0.5, 0.1)]
+    net = Call(lambda x: F.linear(srelu(x, *params), params[0][None]))
+    assert_same_gradients(net, x)

@@ -1,0 +1,164 @@
+"""What is kept for the backward pass under recompute_outputs, and for how long."""
+
+import contextlib
+import gc
+import weakref
+
+import pytest
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile
+from torch.utils.checkpoint import checkpoint
+
+from recomputing import CHANNELS, Residual, assert_same_gradients, conv, images, unit
+from torch_srelu import SReLU, memory, recompute_outputs
+from torch_srelu.ops import registration
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def kept_bytes(net, x, context) -> int:
+    """What was allocated in a forward pass and is still there after it, but for the result."""
+    net(x)  # what is made once is made here
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen, context:
+        result = net(x)
+    return sum(e.self_cpu_memory_usage for e in seen.events()) - result.nbytes
+
+
+def nin(act) -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        *(conv(), act(), nn.Conv2d(CHANNELS, CHANNELS, 1), act(), nn.MaxPool2d(2), nn.Dropout()),
+        *(conv(), act(), nn.AvgPool2d(2), conv(), nn.BatchNorm2d(CHANNELS), act(), conv()),
+        *(Residual(conv(), act(), conv()), act(), nn.Flatten(), nn.Linear(CHANNELS * 4, 3)),
+    )
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_the_memory_of_in_place_relu(autocast) -> None:
+    x = images()
+    relu, ours = nin(lambda: nn.ReLU(inplace=True)), nin(unit)
+    copies = sum(p.nbytes for m in ours.modules() if isinstance(m, SReLU) for p in m.parameters())
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast, cache_enabled=False):
+        least = kept_bytes(relu, x, contextlib.nullcontext())
+        assert kept_bytes(ours, x, contextlib.nullcontext()) > 1.3 * least
+        assert kept_bytes(ours, x, recompute_outputs()) == least + copies
+
+
+def test_of_units_in_a_row_only_the_first_input_is_kept() -> None:
+    x = images(requires_grad=True)
+    row, one = nn.Sequential(unit(), unit(), unit(), conv()), nn.Sequential(unit(), conv())
+    three, first = (kept_bytes(net, x, recompute_outputs()) for net in (row, one))
+    assert three == first + 2 * 4 * CHANNELS * 4  # their parameters
+    assert_same_gradients(row, x)
+
+
+@pytest.fixture
+def _no_collector():
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def memory_of(tensor: torch.Tensor) -> weakref.ref:
+    return weakref.ref(tensor.untyped_storage())
+
+
+@pytest.mark.usefixtures("_no_collector")
+@pytest.mark.parametrize("backward", [True, False])
+def test_nothing_stays_behind(backward) -> None:
+    net = nin(unit)
+    seen = []
+    for module in net:
+        module.register_forward_hook(lambda module, args, out: seen.append(memory_of(out)))
+    with recompute_outputs():
+        loss = net(images()).sum()
+    if backward:
+        loss.backward()
+    del loss
+    assert len(seen) == len(net)
+    assert not any(storage() for storage in seen)
+    assert not memory._outputs
+
+
+@pytest.mark.usefixtures("_no_collector")
+def test_an_output_that_lives_on_does_not_hold_its_input() -> None:
+    first, act = conv(), unit()
+    with recompute_outputs():
+        x = first(images())
+        y = act(x)
+        conv()(y).sum().backward()
+        behind = memory_of(x)
+        del x
+        assert behind() is None
+        assert_same_gradients(conv(), y.detach())  # cannot be recomputed any more: is kept
+
+
+def count_calls(monkeypatch, of=registration, name="compute") -> list:
+    """A list that grows by one whenever a forward pass of SReLU is computed."""
+    calls, original = [], getattr(of, name)
+
+    def counted(*args):
+        calls.append(args)
+        return original(*args)
+
+    monkeypatch.setattr(of, name, counted)
+    return calls
+
+
+def test_two_that_need_an_output_at_once_share_it(monkeypatch) -> None:
+    calls = count_calls(monkeypatch)
+    with recompute_outputs():
+        y = unit()(images(requires_grad=True))
+        loss = (y * y).sum()
+    loss.backward()
+    assert len(calls) == 2  # forward, and once more
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs streams, on a GPU")
+def test_streams_share_nothing(monkeypatch) -> None:
+    """What one stream has recomputed may not be there yet for another."""
+    act, x = unit().cuda(), images().cuda().requires_grad_()
+    streams = torch.cuda.Stream(), torch.cuda.Stream()
+    calls = count_calls(monkeypatch)
+    with recompute_outputs():
+        y = act(x)
+        torch.cuda.synchronize()
+        cubes = []
+        for stream in streams:
+            with torch.cuda.stream(stream):
+                cubes.append(y**3)
+        torch.cuda.synchronize()
+        # a graph of the gradients keeps what was recomputed for the first
+        torch.autograd.grad([c.sum() for c in cubes], x, create_graph=True)
+    assert len(calls) == 3
+
+
+def test_nothing_is_recomputed_where_it_would_save_nothing(monkeypatch) -> None:
+    """If no gradient goes through the unit, nobody else keeps its input."""
+    calls = count_calls(monkeypatch)
+    act = unit().requires_grad_(False)
+    with recompute_outputs():
+        loss = conv()(act(images())).sum()
+    loss.backward()
+    with recompute_outputs(), torch.no_grad():
+        act(images())
+    assert len(calls) == 2
+
+
+@pytest.mark.usefixtures("_no_collector")
+def test_a_checkpointed_region_keeps_no_more_than_before() -> None:
+    first, act, last = conv(), unit(), conv()
+    seen = []
+
+    def region(x):
+        x = first(x)
+        seen.append(memory_of(x))
+        return act(x)
+
+    with recompute_outputs():
+        y = checkpoint(region, images(), use_reentrant=False)
+        z = last(y)
+        assert seen[0]() is None
+    z.sum().backward()
