@@ -3,7 +3,8 @@
 import numpy as np
 
 from torch_srelu.lab import googlenet
-from torch_srelu.lab.paper import figure3, render
+from torch_srelu.lab.paper import figure3
+from torch_srelu.lab.paper.drawing import render
 
 
 def test_one_point_a_layer_in_order_blocks_named():
