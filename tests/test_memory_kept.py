@@ -20,7 +20,10 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def kept_bytes(net, x, context) -> int:
     """What was allocated in a forward pass and is still there after it, but for the result."""
     net(x)  # what is made once is made here
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen, context:
+    with (
+        profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as seen,
+        context,
+    ):
         result = net(x)
     return sum(e.self_cpu_memory_usage for e in seen.events()) - result.nbytes
 

@@ -1,9 +1,17 @@
-"""Every test of the laboratory has its own cache, its own data folders and one thread."""
+"""Every test of the laboratory has its own cache, its own data folders and one thread.
+
+Those of the reproduction share records of its first two blocks.
+"""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
+from reproduction import all_of
+
+from torch_srelu.lab import archives
+from torch_srelu.lab.paper.standing import Standing
 
 
 @pytest.fixture(autouse=True)
@@ -18,3 +26,16 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="session")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both blocks of the headline, as a project has them."""
+    root = tmp_path_factory.mktemp("project")
+    archives.collect(all_of(root / "runs", "headline", "seeds"), root / "results")
+    return root / "results"
+
+
+@pytest.fixture(scope="session")
+def standing(results: Path) -> Standing:
+    return Standing.committed(results)

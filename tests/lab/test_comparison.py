@@ -136,3 +136,14 @@ def test_a_finished_record_counts_before_an_unfinished_one(tmp_path: Path) -> No
 def test_unknown_baseline(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="unknown baseline 'rely': did you mean 'relu'"):
         compare(both(tmp_path), baseline="rely")
+
+
+def test_runs_that_begin_with_other_weights_are_compared_over_seeds(tmp_path: Path) -> None:
+    runs = [
+        specimen(tmp_path, name, seed, [seed], start=f"{seed:010}")
+        for name in ("lrelu", "srelu")
+        for seed in (1, 2)
+    ]
+    (c,) = compare([*runs])
+    assert [len(rival.records) for rival in c.rivals] == [2, 2]
+    assert len(compare([*runs, specimen(tmp_path, "srelu", 1, [1])])) == 2

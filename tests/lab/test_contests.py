@@ -8,9 +8,10 @@ from functools import partial
 import pytest
 
 from torch_srelu.lab.paper.blocks import BLOCKS, contests
-from torch_srelu.lab.paper.contests import GIVE_UP, Contest, Entry, Results, wanted
+from torch_srelu.lab.paper.contests import GIVE_UP, Contest, Entry, wanted
 from torch_srelu.lab.paper.rows import ROWS
 from torch_srelu.lab.recipes import CONDITIONS, recipe
+from torch_srelu.lab.records import Results
 from torch_srelu.lab.run import Run
 
 

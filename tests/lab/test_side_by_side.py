@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import torch
+from command import process
 
-from torch_srelu.lab import records
+from torch_srelu.lab import checkpoints, records, worker
 from torch_srelu.lab.paper.contests import Contest, Entry, wanted
 from torch_srelu.lab.recipes import recipe
 from torch_srelu.lab.run import Run
@@ -23,37 +24,43 @@ def kinds(events: list[Event | None]) -> Counter[tuple[str, str, int]]:
     return Counter((e.kind, e.run.activation, e.run.seed) for e in happened)
 
 
-def test_stopped_together_they_go_on_bit_for_bit(tmp_path: Path) -> None:
-    runs = [recipe("digits", name, 1, epochs=6, ema=0.9) for name in ("prelu", "srelu")]
-    under_way: set[str] = set()
-    with closing(train_side_by_side(lambda _: runs, tmp_path / "a", jobs=2)) as events:
-        for event in events:
-            if event is not None and event.epoch >= 1:
-                under_way.add(event.run.key())
-            if len(under_way) == 2:
-                break
-    assert len(records.find(tmp_path / "a")) == 2
-    again = list(train_side_by_side(lambda _: runs, tmp_path / "a", jobs=2))
-    assert {kind for kind, *_ in kinds(again)} <= {"started", "ended"}
-    assert list(train_side_by_side(lambda _: runs, tmp_path / "a")) == []  # nothing is left to do
-    for run in runs:
-        (one,), other = records.with_key(tmp_path / "a", run.key()), train(run, tmp_path / "b")
-        assert [m._replace(seconds=0) for m in one.metrics] == [
-            m._replace(seconds=0) for m in other.metrics
-        ]
-        assert torch.equal(one.predictions(), other.predictions())
-        assert one.result is not None
-        assert other.result is not None
-        assert one.result["ema_test_loss"] == other.result["ema_test_loss"]
-        assert one.environment["beside"] == 2
-    assert list((tmp_path / "a" / LOGS).iterdir()) == []
+def test_a_process_whose_starter_is_gone_stops_and_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    run, root = recipe("digits", "srelu", 1, epochs=8, ema=0.9), tmp_path / "a"
+    order = {"run": run.to_dict(), "records": str(root), "data": None, "device": None, "beside": 1}
+    child = process("-m", worker.__name__)
+    with child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdin.write(json.dumps(order) + "\n")
+        child.stdin.flush()
+        assert json.loads(child.stdout.readline())["share"] > 0
+        child.stdout.close()  # nobody reads any more
+        assert child.wait(timeout=60) == worker.STOPPED
+        assert child.stderr.read() == ""
+    (stopped,) = records.find(root)
+    assert stopped.result is None
+    assert checkpoints.load(stopped.folder) is not None
+
+    events = list(train_side_by_side(lambda _: [run], root, jobs=2))
+    assert kinds(events) == {("started", "srelu", 1): 1, ("ended", "srelu", 1): 1}
+    assert list(train_side_by_side(lambda _: [run], root)) == []  # nothing is left to do
+    (one,), other = records.find(root), train(run, tmp_path / "b")
+    assert [m._replace(seconds=0) for m in one.metrics] == [
+        m._replace(seconds=0) for m in other.metrics
+    ]
+    assert torch.equal(one.predictions(), other.predictions())
+    assert one.result is not None
+    assert other.result is not None
+    assert one.result["ema_test_loss"] == other.result["ema_test_loss"]
+    assert one.environment["beside"] == 2
+    assert list((root / LOGS).iterdir()) == []
 
 
 def dying_at_first(activation: str, seed: int, *_: object) -> Run:
-    """ReLU cannot learn at seed 1, and the others take long there."""
-    dead = seed == 1 and activation == "relu"
-    epochs = 500 if seed == 1 else 2
-    return recipe("digits", activation, seed, epochs=epochs, lr=0.0 if dead else 0.05)
+    """ReLU cannot learn at seed 1, in many small steps; the others take long there."""
+    dead = {"lr": 0.0, "batch": 4} if seed == 1 and activation == "relu" else {}
+    return recipe("digits", activation, seed, epochs=500 if seed == 1 else 2, **dead)
 
 
 def test_a_dead_seed_is_replaced_and_its_rivals_are_stopped(tmp_path: Path) -> None:
@@ -70,7 +77,10 @@ def test_a_dead_seed_is_replaced_and_its_rivals_are_stopped(tmp_path: Path) -> N
         ("started", "relu", 2): 1,
         ("ended", "relu", 2): 1,
     }
-    assert contest.seeds(records.results(records.find(tmp_path))) == ((2,), (1,))
+    found = records.find(tmp_path)
+    assert contest.seeds(records.results(found)) == ((2,), (1,))
+    (dropped,) = (r for r in found if r.result is None)  # stopped, not lost
+    assert checkpoints.load(dropped.folder) is not None
 
 
 def test_without_time_nothing_is_started(tmp_path: Path) -> None:

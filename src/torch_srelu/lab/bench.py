@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .. import SReLU
+from .. import SReLU, srelu
 from ..ops import reference
 
 FLOOR = "byte floor"
@@ -82,12 +82,12 @@ def _prelu(channels: int, case: Case, device: str):
 
 def _srelu(channels: int, device: str, form: str) -> Provider:
     unit = SReLU(channels, t_r=0.5, a_r=0.7, t_l=-0.5, a_l=0.1, device=device)
-    params = list(unit.parameters())
+    params = (unit.t_r, unit.a_r, unit.t_l, unit.a_l)
     if form == "fused":
-        return unit, params
+        return lambda x: srelu(x, *params), params  # a function, as its rivals are
 
     def plain(x: Tensor) -> Tensor:
-        return reference.srelu(x, unit.t_r, unit.a_r, unit.t_l, unit.a_l, 1)
+        return reference.srelu(x, *params, 1)
 
     return torch.compile(plain, dynamic=False) if form == "compiled" else plain, params
 

@@ -6,6 +6,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -160,8 +161,10 @@ class Block(nn.Module):
         return srelu(y, *params, act.dim, bias=conv.bias, frozen=act.frozen)
 
 
-# Caffe pools like this: windows that reach over the border are cut there.
-POOLS = {"max": nn.MaxPool2d, "average": nn.AvgPool2d}
+# Caffe pools like this: windows that reach over the border are cut there. Without padding, what is
+# "included" changes nothing, but compiled code divides the gradients of cut windows by the size of
+# whole ones unless nothing is (pytorch/pytorch#198119).
+POOLS = {"max": nn.MaxPool2d, "average": partial(nn.AvgPool2d, count_include_pad=False)}
 
 
 class NIN(Chain):

@@ -65,7 +65,7 @@ LENGTHS: dict[str, dict[str, int]] = {
 
 # What every row of the reproduction shares. The average of the weights is a second result of each
 # run, never a choice. Deterministic, so that a run that was stopped ends with the same bits.
-_FAITHFUL: dict[str, Any] = {"ema": 0.9995, "precision": "bf16", "deterministic": True}
+FAITHFUL: dict[str, Any] = {"ema": 0.9995, "precision": "bf16", "deterministic": True}
 
 
 def recipe(dataset: str, activation: str, seed: int, **decisions: Any) -> Run:
@@ -120,7 +120,7 @@ def faithful(
     own = CONDITIONS[condition]
     check_choice(f"data set of length {length}", own["dataset"], LENGTHS[length])
     epochs = LENGTHS[length][own["dataset"]]
-    fields: dict[str, Any] = {**own, **_FAITHFUL, "epochs": epochs, **decisions}
+    fields: dict[str, Any] = {**own, **FAITHFUL, "epochs": epochs, **decisions}
     return recipe(activation=activation, seed=seed, **fields)
 
 

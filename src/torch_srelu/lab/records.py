@@ -41,6 +41,8 @@ from .run import Run
 FORMAT = 1
 ARCHIVE = ".zip"
 
+Results = Mapping[str, Mapping[str, Any]]  # what the runs that have ended came to, by key
+
 
 class RecordError(ValueError):
     """A record cannot be read: which, why, and what to do."""

@@ -21,14 +21,13 @@ from queue import Empty, Queue
 from typing import IO, Any
 
 from . import records, worker
-from .records import Record
+from .records import Record, Results
 from .run import Run
 
 LOGS = "logs"  # folder below the records, for what the processes say
 TAIL = 8  # lines that are shown of a process that failed
 _PATIENCE = 60.0  # seconds that a process has to write its checkpoint
 
-Results = Mapping[str, Mapping[str, Any]]
 Plan = Callable[[Results], list[Run]]
 
 

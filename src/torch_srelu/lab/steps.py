@@ -22,6 +22,7 @@ from .network import Network
 from .run import Run
 from .seeds import Drawing, Dropout, DropoutStream
 
+COMPILER = "inductor"  # torch.compile's own
 _WARM_UP = 3  # steps before a capture, in which libraries choose their kernels
 
 
@@ -82,7 +83,9 @@ class Step:
         self.totals = torch.zeros(3, dtype=torch.float64, device=self.device)
         self.averaged = [p.detach().clone() for p in net.parameters()] if run.ema else []
         self.compiled, self.capture = compiled and not _draws_inside(net), capture
-        self.loss = torch.compile(self._loss, fullgraph=True) if self.compiled else self._loss
+        self.loss = self._loss
+        if self.compiled:
+            self.loss = torch.compile(self._loss, fullgraph=True, backend=COMPILER)
         self.dropouts = [m for m in net.modules() if isinstance(m, Dropout)]
         self.graph: torch.cuda.CUDAGraph | None = None
         self.rate = math.nan

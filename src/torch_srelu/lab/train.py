@@ -301,6 +301,9 @@ def _algorithms(run: Run, device: torch.device) -> Iterator[None]:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for
     if run.deterministic != before:  # to say it again would import the compiler, for seconds
         torch.use_deterministic_algorithms(run.deterministic)
+    # Every tensor that is made empty is filled in full: torch would fill it once more, to be sure.
+    filling = torch.utils.deterministic.fill_uninitialized_memory
+    torch.utils.deterministic.fill_uninitialized_memory = False
     torch.set_num_threads(systems.plan(run.net).threads or threads)
     libraries = contextlib.nullcontext()
     if device.type == "cuda":
@@ -317,4 +320,5 @@ def _algorithms(run: Run, device: torch.device) -> Iterator[None]:
     finally:
         if run.deterministic != before:
             torch.use_deterministic_algorithms(before)
+        torch.utils.deterministic.fill_uninitialized_memory = filling
         torch.set_num_threads(threads)

@@ -23,7 +23,6 @@ ADDS_BIAS = True  # its kernels compute SReLU of x + bias
 SHORT_RUN = 32  # shorter runs are columns
 LONG_RUN = 1024  # runs that cannot be read in wide vectors are columns up to here
 SMALL = 2**22  # elements: below this, host time and the second kernel matter most
-LARGE = 2**24  # elements: from here on, the partial sums of wide blocks are little beside them
 MULTIPROCESSORS = 132  # of the GPU that the rules below were measured on
 
 
@@ -48,10 +47,11 @@ def forward_shape(view: View, dtype: torch.dtype) -> Shape:
 def backward_shape(view: View, dtype: torch.dtype) -> Shape:
     """The cut of the backward pass, as measured on one H200."""
     if not is_runs(view):
-        if math.prod(view) >= LARGE:
-            return Shape(2048 // dtype.itemsize, 256, 4, 2, programs=8 * MULTIPROCESSORS)
-        tile, warps = (2048, 4) if dtype.itemsize < 4 else (1024, 8)
-        return Shape(tile, 64, warps, 2, programs=4 * MULTIPROCESSORS)
+        # All threads side by side: Triton then adds up the rows of a tile inside of a thread.
+        tile, width = 2048 // dtype.itemsize, 32 * 4 * 2
+        programs = math.prod(view) // (8 * tile)  # a partial sum for eight steps is cheap
+        programs = min(8 * MULTIPROCESSORS, max(MULTIPROCESSORS, programs))
+        return Shape(tile, width, warps=4, vector=2, programs=programs)
     vector, warps = 16 // dtype.itemsize, 4
     width = 32 * warps * vector
     if math.prod(view) >= SMALL:
@@ -101,26 +101,27 @@ def cut_runs(view: View, shape: Shape, backward: bool = False) -> Cut:
 
 def cut_columns(view: View, shape: Shape, backward: bool = False) -> Cut:
     """The cut of a tensor whose channels change with every few elements."""
-    rows_all, channels, inner = view
-    period = channels * inner
+    outer, channels, inner = view
+    period, total = channels * inner, math.prod(view)
     # Rows that are no multiple of the width leave lanes idle; together, several may be one.
     together = shape.width // math.gcd(period, shape.width)
-    if rows_all % together or together * period >= 2**31:
+    if together > outer or together * period >= 2**31:
         together = 1
-    rows_all, columns = rows_all // together, together * period
+    columns = together * period
+    virtual = _ceil(outer, together)  # rows
     width = min(shape.width, _power_of_two(columns))
     vector = min(shape.vector, width)
     rows = max(1, (32 * shape.warps * vector if backward else shape.tile) // width)
-    rows = min(rows, _power_of_two(rows_all))
-    repeat = max(1, min(shape.tile // (rows * width), _power_of_two(rows_all) // rows))
-    if repeat * rows * columns >= 2**31:
+    rows = min(rows, _power_of_two(virtual))
+    repeat = max(1, min(shape.tile // (rows * width), _power_of_two(virtual) // rows))
+    if repeat * rows * columns >= 2**31:  # offsets inside a tile are 32-bit
         repeat = rows = 1
-    blocks, steps = _ceil(columns, width), _ceil(rows_all, repeat * rows)
+    blocks, steps = _ceil(columns, width), _ceil(virtual, repeat * rows)
     splits = max(1, min(steps, shape.programs // blocks))
-    even = columns % width == 0 and rows_all % (repeat * rows) == 0
+    even = columns % width == 0 and total % (repeat * rows * columns) == 0
     meta = {"REPEAT": repeat, "ROWS": rows} if backward else {"ROWS": repeat * rows}
     meta |= {"COLUMNS": width, "VECTOR": vector, "EVEN": even, "num_warps": shape.warps}
-    sizes = (rows_all, columns, period, inner, blocks, steps, splits)
+    sizes = (total, columns, period, inner, blocks, steps, splits)
     return Cut(blocks, splits, splits * columns, sizes, meta)
 
 
@@ -205,11 +206,11 @@ def _backward_launch(
     splits = how.sums // (channels * summed)
     # Few channels and many parts to a program: all of them are under way at once.
     width = min(8, _power_of_two(channels))
-    parts = min(512, _power_of_two(splits * summed))
+    parts = min(2048, _power_of_two(splits * summed))
     meta = {"PARAMS": need_params, "COMPUTE": compute, "PARTS": parts, "CHANNELS": width}
     sizes = (splits, channels, summed)
     grid = (_ceil(channels, width), planes, 1)
-    second = Launch(kernels.finish, grid, sizes, {**meta, "num_warps": 4})
+    second = Launch(kernels.finish, grid, sizes, {**meta, "num_warps": 8 if parts > 512 else 4})
     return Backward(first, (planes, how.sums), second)
 
 

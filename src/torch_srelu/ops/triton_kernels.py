@@ -107,21 +107,26 @@ def _columns(block, columns, COLUMNS: tl.constexpr, VECTOR: tl.constexpr):
 
 
 @triton.jit
-def _column_tile(step, rows, columns, k, in_row, ROWS: tl.constexpr):
-    """Step ``step`` of a block of columns: ROWS rows of it."""
-    row = (step + tl.zeros((), tl.int64)) * ROWS
-    r = tl.arange(0, ROWS)
-    mask = (r < tl.minimum(rows - row, ROWS).to(tl.int32))[:, None] & in_row[None, :]
-    return row * columns, r[:, None] * columns + k[None, :], mask
+def _column_tile(step, total, columns, k, in_row, ROWS: tl.constexpr):
+    """Step ``step`` of a block of columns: ROWS rows of it; the last row may be incomplete."""
+    start = (step + tl.zeros((), tl.int64)) * ROWS * columns
+    offsets = tl.arange(0, ROWS)[:, None] * columns + k[None, :]
+    return start, offsets, (offsets < _rest(start, total)) & in_row[None, :]
 
 
 @triton.jit
-def _column_lanes(step, rows, columns, k, in_row, REPEAT: tl.constexpr, ROWS: tl.constexpr):
+def _column_lanes(step, total, columns, k, in_row, REPEAT: tl.constexpr, ROWS: tl.constexpr):
     """The same for REPEAT * ROWS rows, as (REPEAT, ROWS, columns): the last two are threads."""
-    first = (step + tl.zeros((), tl.int64)) * (REPEAT * ROWS)
+    start = (step + tl.zeros((), tl.int64)) * (REPEAT * ROWS) * columns
     r = tl.arange(0, REPEAT)[:, None, None] * ROWS + tl.arange(0, ROWS)[None, :, None]
-    here = tl.minimum(rows - first, REPEAT * ROWS).to(tl.int32)
-    return first * columns, r * columns + k[None, None, :], (r < here) & in_row[None, None, :]
+    offsets = r * columns + k[None, None, :]
+    return start, offsets, (offsets < _rest(start, total)) & in_row[None, None, :]
+
+
+@triton.jit
+def _rest(start, total):
+    """How many elements follow ``start``, as far as a tile can reach."""
+    return tl.minimum(total - start, 2147483647).to(tl.int32)
 
 
 @triton.jit
@@ -191,10 +196,11 @@ def forward_runs(
         )  # fmt: skip
 
 
-@triton.jit
+# Code made for one block would know that its columns start at 0, and give each thread more of them.
+@triton.jit(do_not_specialize=["blocks"])
 def forward_columns(
     x_ptr, y_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr,
-    rows, columns, period, inner, blocks, steps, splits,
+    total, columns, period, inner, blocks, steps, splits,
     COMPUTE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr,
     EVEN: tl.constexpr,
 ):  # fmt: skip
@@ -204,7 +210,7 @@ def forward_columns(
         t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, k % period // inner, in_row, COMPUTE
     )
     for step in range(split, steps, splits):
-        start, offsets, mask = _column_tile(step, rows, columns, k, in_row, ROWS)
+        start, offsets, mask = _column_tile(step, total, columns, k, in_row, ROWS)
         _forward_tile(
             x_ptr + start, y_ptr + start, bias_ptr, offsets, mask,
             t_r[None, :], a_r[None, :], t_l[None, :], a_l[None, :], bias[None, :], COMPUTE, EVEN,
@@ -225,7 +231,7 @@ def backward_runs(
     )
     # A thread keeps one sum of each kind: what it reads at once is added up first.
     zeros = tl.zeros((ROWS * (BLOCK // VECTOR),), dtype=COMPUTE)
-    right0, right1, left0, left1, total = zeros, zeros, zeros, zeros, zeros
+    right0, right1, left0, left1, input0 = zeros, zeros, zeros, zeros, zeros
     for step in range(split, steps, splits):
         start, offsets, mask = _run_lanes(
             step, c, outer, channels, inner, segments, REPEAT, ROWS, BLOCK, VECTOR
@@ -240,7 +246,7 @@ def backward_runs(
             left0 += tl.sum(tl.sum(l0, 2), 0)
             left1 += tl.sum(tl.sum(l1, 2), 0)
         if BIAS:
-            total += tl.sum(tl.sum(gx, 2), 0)
+            input0 += tl.sum(tl.sum(gx, 2), 0)
     plane = tl.zeros((), tl.int64) + splits * channels  # sums: (planes, splits, channels)
     at = split * channels + c
     if PARAMS:
@@ -253,13 +259,13 @@ def backward_runs(
         tl.store(out + 2 * plane, sum_t_l)
         tl.store(out + 3 * plane, tl.sum(left1))
     if BIAS:  # the last plane
-        tl.store(sums_ptr + PARAMS * 4 * plane + at, tl.sum(total))
+        tl.store(sums_ptr + PARAMS * 4 * plane + at, tl.sum(input0))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["blocks"])
 def backward_columns(
     g_ptr, x_ptr, gx_ptr, sums_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr,
-    rows, columns, period, inner, blocks, steps, splits,
+    total, columns, period, inner, blocks, steps, splits,
     INPUT: tl.constexpr, PARAMS: tl.constexpr, BIAS: tl.constexpr, COMPUTE: tl.constexpr,
     REPEAT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr,
     EVEN: tl.constexpr,
@@ -270,9 +276,9 @@ def backward_columns(
         t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, k % period // inner, in_row, COMPUTE
     )
     zeros = tl.zeros((ROWS, COLUMNS), dtype=COMPUTE)
-    right0, right1, left0, left1, total = zeros, zeros, zeros, zeros, zeros
+    right0, right1, left0, left1, input0 = zeros, zeros, zeros, zeros, zeros
     for step in range(split, steps, splits):
-        start, offsets, mask = _column_lanes(step, rows, columns, k, in_row, REPEAT, ROWS)
+        start, offsets, mask = _column_lanes(step, total, columns, k, in_row, REPEAT, ROWS)
         r0, r1, l0, l1, gx = _backward_tile(
             g_ptr, x_ptr, gx_ptr, bias_ptr, start, offsets, mask,
             t_r[None, None, :], a_r[None, None, :], t_l[None, None, :], a_l[None, None, :],
@@ -284,7 +290,7 @@ def backward_columns(
             left0 += tl.sum(l0, 0)
             left1 += tl.sum(l1, 0)
         if BIAS:
-            total += tl.sum(gx, 0)
+            input0 += tl.sum(gx, 0)
     plane = tl.zeros((), tl.int64) + splits * columns  # sums: (planes, splits, columns)
     at = split * columns + k
     if PARAMS:
@@ -294,7 +300,7 @@ def backward_columns(
         tl.store(out + 2 * plane, tl.sum(left0, 0), mask=in_row)
         tl.store(out + 3 * plane, tl.sum(left1, 0), mask=in_row)
     if BIAS:  # the last plane
-        tl.store(sums_ptr + PARAMS * 4 * plane + at, tl.sum(total, 0), mask=in_row)
+        tl.store(sums_ptr + PARAMS * 4 * plane + at, tl.sum(input0, 0), mask=in_row)
 
 
 @triton.jit

@@ -120,11 +120,11 @@ def scan_runs(
     )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["rows", "blocks", "steps", "splits", "size"])
+@triton.jit(do_not_specialize=["total", "blocks", "steps", "splits", "size"])
 def scan_columns(
     x_ptr, lo_ptr, hi_ptr, gap_ptr, shift_ptr, first_ptr, checksum_ptr, below_ptr, smallest_ptr,
     largest_ptr, out_ptr, channels_ptr, number_ptr,
-    rows, columns, period, inner, blocks, steps, splits, size,
+    total, columns, period, inner, blocks, steps, splits, size,
     KEY: tl.constexpr, LIMIT: tl.constexpr, KEEP: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
@@ -139,7 +139,7 @@ def scan_columns(
     below = tl.zeros((ROWS, COLUMNS), tl.int32)
     smallest, largest = tl.full((ROWS, COLUMNS), LIMIT, KEY), tl.full((ROWS, COLUMNS), -LIMIT, KEY)
     for step in range(split, steps, splits):
-        start, offsets, mask = _column_tile(step, rows, columns, k, in_row, ROWS)
+        start, offsets, mask = _column_tile(step, total, columns, k, in_row, ROWS)
         keys = _read_keys(x_ptr + start, offsets, mask, LIMIT, EVEN)
         inside, checksum, below, smallest, largest = _look(
             keys, mask, lo[None, :], hi[None, :],

@@ -18,8 +18,7 @@ from ..fates import FINISHED
 from ..paper.blocks import BLOCKS, contests
 from ..paper.contests import Contest, wanted
 from ..paper.standing import Standing, results_folder
-from ..records import Record
-from ..run import Run
+from ..records import Record, Results
 from ..side_by_side import Event, train_side_by_side
 from .board import QUIET_SECONDS, outcome
 from .data import DataFolder
@@ -59,7 +58,7 @@ def run(
             return
         chosen = contests(blocks)
         committed = records.results(records.find(results or results_folder()))
-        view = Lines(chosen, committed)
+        view = Lines(chosen, committed | records.results(records.find(records_folder)))
         limit = None if minutes is None else 60 * minutes
         events = train_side_by_side(
             lambda known: wanted(chosen, known),
@@ -130,11 +129,11 @@ class Lines:
 
     Args:
         chosen: The contests under way.
-        committed: Results that were there before.
+        there: Results that were there before.
     """
 
-    def __init__(self, chosen: Sequence[Contest], committed: dict) -> None:
-        self.contests, self.results = chosen, dict(committed)
+    def __init__(self, chosen: Sequence[Contest], there: Results) -> None:
+        self.contests, self.results = chosen, dict(there)
         self.shares: dict[str, float] = {}  # of the runs under way
         self.failed = 0
         self._first: dict[str, float] = {}  # where they were when they began here
@@ -144,40 +143,36 @@ class Lines:
     def see(self, event: Event | None) -> None:
         """Takes in what happened; None means that nothing did."""
         if event is not None:
-            getattr(self, f"_{event.kind}")(event)
+            self._take_in(event)
         if time.monotonic() - self._said >= QUIET_SECONDS and self.shares:
             least, most = min(self.shares.values()), max(self.shares.values())
             self._say(f"{len(self.shares)} under way, {least:.0%} to {most:.0%} done")
 
-    def _started(self, event: Event) -> None:
-        self.shares[event.run.key()] = 0.0
+    def _take_in(self, event: Event) -> None:
+        key, name = event.run.key(), f"{event.run.dataset} {event.run.activation}"
+        name += f" seed {event.run.seed}"
+        match event.kind:
+            case "started":
+                self.shares[key] = 0.0
+            case "progress":
+                self.shares[key] = event.share
+                self._first.setdefault(key, event.share)
+            case "ended":
+                assert event.record is not None
+                self._leave(key, 1.0)
+                self.results |= records.results([event.record])
+                self._say(f"{name}: {_outcome(event.record)}")
+            case "stopped":
+                self._say(f"{name}: stopped at {self._leave(key):.0%}")
+            case "dropped":
+                self._leave(key)
+                self._say(f"{name}: not needed, a rival is dead at this seed")
+            case _:
+                self._leave(key)
+                self.failed += 1
+                self._say(f"{name}: failed, {event.words}")
 
-    def _progress(self, event: Event) -> None:
-        self.shares[event.run.key()] = event.share
-        self._first.setdefault(event.run.key(), event.share)
-
-    def _ended(self, event: Event) -> None:
-        assert event.record is not None
-        assert event.record.result is not None
-        self._leave(event, 1.0)
-        self.results[event.run.key()] = event.record.result
-        self._say(f"{_name(event.run)}: {_outcome(event.record)}")
-
-    def _stopped(self, event: Event) -> None:
-        share = self._leave(event)
-        self._say(f"{_name(event.run)}: stopped at {share:.0%}")
-
-    def _dropped(self, event: Event) -> None:
-        self._leave(event)
-        self._say(f"{_name(event.run)}: not needed, a rival is dead at this seed")
-
-    def _failed(self, event: Event) -> None:
-        self._leave(event)
-        self.failed += 1
-        self._say(f"{_name(event.run)}: failed, {event.words}")
-
-    def _leave(self, event: Event, share: float | None = None) -> float:
-        key = event.run.key()
+    def _leave(self, key: str, share: float | None = None) -> float:
         last = self.shares.pop(key, 0.0)
         reached = last if share is None else share
         self._gained += reached - self._first.pop(key, 0.0)
@@ -195,10 +190,6 @@ class Lines:
             pace = (self._said - self._began) / gained
             status += f", about {duration(max(0.0, left * pace))} left"
         console.print(Text(f"{line}; {status}"), soft_wrap=True)
-
-
-def _name(run: Run) -> str:
-    return f"{run.dataset} {run.activation} seed {run.seed}"
 
 
 def _outcome(record: Record) -> str:

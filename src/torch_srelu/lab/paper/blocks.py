@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..choices import check_choice
+from ..records import Results
 from ..run import Run
 from . import variants
-from .contests import Contest, Entry, Results, with_needs
+from .contests import Contest, Entry, with_needs
 from .rows import ROWS, nin_lrelu
 
 CIFAR = ("cifar10", "cifar100")

@@ -7,16 +7,15 @@ keeps its seed: that is a result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..fates import DEAD
+from ..records import Results
 from ..run import Run
 
 GIVE_UP = 5  # dead seeds, after which a contest is not pursued: the protocol itself is at fault
-
-Results = Mapping[str, Mapping[str, Any]]  # what the runs that have ended came to, by key
 
 
 @dataclass(frozen=True)

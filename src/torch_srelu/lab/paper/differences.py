@@ -9,8 +9,7 @@ from ..recipes import LENGTHS
 from ..statistics import Pooled, holm
 from ..tables import NOTHING, Grid, interval, probability
 from .blocks import BLOCKS, CIFAR
-from .grids import TITLES
-from .published import TABLE2
+from .published import TABLE2, TITLES
 from .standing import Standing
 
 HERO, RIVALS = "srelu", ("relu", "prelu")
@@ -47,9 +46,9 @@ def differences(standing: Standing, length: str = "short") -> list[Difference]:
     for condition in CIFAR:
         met = [c for block in blocks for c in block.contests if c.condition == condition]
         comparison = standing.comparison(met)
-        for rival in comparison.rivals if comparison else ():
-            if comparison is None or rival.name not in RIVALS:
-                continue
+        if comparison is None:
+            continue
+        for rival in (r for r in comparison.rivals if r.name in RIVALS):
             versus = replace(comparison, baseline=rival).versus.get(HERO)
             if versus is not None:
                 paper = errors[f"nin+{HERO}"][condition] - errors[f"nin+{rival.name}"][condition]

@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 
 from ..recipes import LENGTHS
 from .blocks import CIFAR
+from .cells import how_to_run
 from .drawing import COLOURS, GRID, panels, styled
-from .grids import TITLES, how_to_run
+from .published import TITLES
 from .standing import Standing
 
 # SReLU first: the first colour is its own.

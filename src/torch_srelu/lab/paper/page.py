@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .. import files
-from ..fates import DEAD, DIVERGED
+from ..fates import DEAD, DEAD_AFTER, DIVERGED
+from ..recipes import FAITHFUL, LENGTHS
 from ..tables import Grid, grid_markdown
 from . import ablations, differences, grids
 from .blocks import BLOCKS, REHEARSAL
@@ -24,7 +25,7 @@ findings, which are written by hand in [findings.md](findings.md). Every number 
 cell that was not run says which command would fill it.
 """
 
-PROTOCOL = """\
+PROTOCOL = f"""\
 ## One protocol for all rows
 
 - Networks, preprocessing, initialisation and optimizer of each data set as published: NIN for
@@ -33,16 +34,17 @@ PROTOCOL = """\
   Rivals differ in the activation alone; runs of one seed share initial weights and batches.
 - SReLU: a_l = 0.2, t_r from the 90th percentile, frozen for 5 % of the training, the learning rate
   of the weights, no decay. PReLU starts at 0.25. APL has its authors' own penalty.
-- Two lengths: 100 epochs, and the published 120,000 iterations of 128 images, which are 308 epochs
-  of 390 whole batches. The learning rate falls at the published shares of either.
+- Two lengths: {LENGTHS["short"]["cifar10"]} epochs, and the published 120,000 iterations of 128
+  images, which are {LENGTHS["published"]["cifar10"]} epochs of 390 whole batches. The learning rate
+  falls at the published shares of either.
 - The result is the error of the last epoch's weights, a single model in a single view, never the
-  best epoch. The error of an exponential average of the weights (0.9995) is a second column for
-  every rival, not a choice. Training is in bfloat16 autocast, deterministic.
+  best epoch. The error of an exponential average of the weights ({FAITHFUL["ema"]}) is a second
+  column for every rival, not a choice. Training is in bfloat16 autocast.
 - Test data are opened once a run, at its end, and nothing was chosen on them here. But a scouting
   before this protocol was fixed looked at CIFAR-10 test errors about 25 times.
-- A seed at which one rival is dead (after two epochs its training loss is still that of guessing)
-  is replaced by the next seed for all rivals of that comparison, and counted. A run that diverges
-  later is counted and never replaced.
+- A seed at which one rival is dead (after {DEAD_AFTER} epochs its training loss is still that of
+  guessing) is replaced by the next seed for all rivals of that comparison, and counted. A run that
+  diverges later is counted and never replaced.
 
 ## Where the paper's own numbers come from
 
@@ -57,7 +59,7 @@ def render(standing: Standing, findings: str) -> str:
     """The whole page as Markdown, with what was found in words."""
     parts = [TEXT, findings, "## SReLU against ReLU and PReLU\n", headline(standing), PROTOCOL]
     parts += ["## Tables\n"]
-    for name in ("table1", "table2", "table3", "table4", "table5"):
+    for name in grids.NAMES:
         parts += [grid_markdown(grid) for grid in grids.table(name, standing)]
     parts += ["## What the gain is made of\n", *map(grid_markdown, ablations.grids(standing))]
     parts += ["## Figure 4\n", f"![Convergence on CIFAR-10 and CIFAR-100]({Path(FIGURE).name})\n"]

@@ -12,6 +12,15 @@ CIFAR10, CIFAR100 = "cifar10", "cifar100"
 FLIPS10, FLIPS100 = "cifar10+flips", "cifar100+flips"
 MNIST, IMAGENET = "mnist", "imagenet"
 
+TITLES = {
+    CIFAR10: "CIFAR-10",
+    CIFAR100: "CIFAR-100",
+    FLIPS10: "CIFAR-10 with flips",
+    FLIPS100: "CIFAR-100 with flips",
+    MNIST: "MNIST",
+    IMAGENET: "ImageNet",
+}
+
 
 @dataclass(frozen=True)
 class Row:

@@ -8,8 +8,8 @@ import numpy as np
 
 from ..fates import FINISHED
 from ..recipes import faithful
+from ..records import Results
 from ..run import Run
-from .contests import Results
 
 SLOPES = (0.01, 0.1, 0.2, 0.33)  # of LReLU, among which the validation data choose
 REUSED_SLOPE = 0.2  # that of a frozen SReLU

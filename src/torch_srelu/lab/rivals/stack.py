@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from .. import network
+from .. import nets, network
 from ..activations import Site
 from ..layers import LRN, Layer, Start, convolution, dense, he
 from ..network import Chain, Rate
@@ -69,12 +69,12 @@ class Pool:
 
 def maximum(window: int, stride: int, stream: DropoutStream | None) -> nn.Module:
     """A kind of pooling: the largest value."""
-    return nn.MaxPool2d(window, stride, ceil_mode=True)
+    return nets.POOLS["max"](window, stride, ceil_mode=True)
 
 
 def average(window: int, stride: int, stream: DropoutStream | None) -> nn.Module:
     """A kind of pooling: the mean of the values that the window covers."""
-    return nn.AvgPool2d(window, stride, ceil_mode=True)
+    return nets.POOLS["average"](window, stride, ceil_mode=True)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,86 @@
+"""Table 3: what SReLU learned, layer by layer, beside what it learned in the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...module import NAMES
+from ..learned import layers
+from ..recipes import LENGTHS
+from ..tables import NOTHING, Grid
+from .cells import entry, how_to_run, protocol
+from .published import LEARNED, LEARNED_NAMES, TITLES
+from .standing import Cell, Standing
+
+
+def grids(standing: Standing) -> list[Grid]:
+    """Table 3: mean learned parameters by layer beside the paper's, thresholds and slopes."""
+    made = []
+    for condition, paper in LEARNED.items():
+        for length in LENGTHS:
+            cell = standing.cell("nin+srelu", condition, length)
+            if cell is None and length != "short":
+                continue
+            for names in (LEARNED_NAMES[:2], LEARNED_NAMES[2:]):
+                made.append(_grid(condition, length, names, paper, cell, standing))
+    return made
+
+
+def _grid(
+    condition: str,
+    length: str,
+    names: tuple[str, ...],
+    paper: dict[str, tuple[float, ...]],
+    cell: Cell | None,
+    standing: Standing,
+) -> Grid:
+    ours = layers(cell.rival) if cell else {}
+    headers = ["layer", *(h for name in names for h in (f"{name} paper", "ours", "spread"))]
+    rows = []
+    for layer, values in paper.items():
+        line = [layer]
+        for name in names:
+            line.append(f"{values[LEARNED_NAMES.index(name)]:.2f}")
+            learned = ours.get(layer)
+            place = NAMES.index(name)
+            line += (
+                [f"{learned.mean[place]:.2f}", f"{learned.std[place]:.2f}"]
+                if learned
+                else ["not run", NOTHING]
+            )
+        rows.append(line)
+    epochs = LENGTHS[length][condition]
+    title = f"Table 3: {TITLES[condition]}, {' and '.join(names)}, ours after {epochs} epochs"
+    note = "Means over the channels of a layer"
+    if cell is None:
+        how = how_to_run("nin+srelu", condition, standing)
+        return Grid(title, headers, rows, f"{note}. Not run: {how}.")
+    note += f" and n = {len(cell.rival.finished)} seeds; spread: standard deviation over these."
+    return Grid(title, headers, rows, note)
+
+
+def entries(standing: Standing) -> Iterator[dict[str, Any]]:
+    """One plain value for each parameter of each layer, and each length that has records."""
+    for condition, paper in LEARNED.items():
+        for length in LENGTHS:
+            cell = standing.cell("nin+srelu", condition, length)
+            if cell is None and length != "short":
+                continue
+            ours = layers(cell.rival) if cell else {}
+            for layer, values in paper.items():
+                for name, value in zip(LEARNED_NAMES, values, strict=True):
+                    learned, place = ours.get(layer), NAMES.index(name)
+                    note = (
+                        f"std over seeds; over channels {learned.std[place]:.4g}"
+                        if learned
+                        else f"not run: {how_to_run('nin+srelu', condition, standing)}"
+                    )
+                    yield entry(
+                        f"nin+srelu:{layer}:{name}",
+                        condition,
+                        value,
+                        learned.seeds[place] if learned else None,
+                        protocol(condition, length),
+                        note,
+                    )

@@ -1,0 +1,55 @@
+"""SReLU against its rivals, and against itself with one decision changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from reproduction import LAYERS, WRONG
+from scipy import stats
+from specimens import record_of
+
+from torch_srelu.lab.paper import ablations, differences
+from torch_srelu.lab.paper.blocks import contests
+from torch_srelu.lab.paper.standing import Standing
+
+
+def test_differences_are_paired_and_corrected_together(standing: Standing) -> None:
+    found = {(d.rival, d.condition): d for d in differences.differences(standing)}
+    assert list(found) == [
+        (rival, condition) for condition in ("cifar10", "cifar100") for rival in ("relu", "prelu")
+    ]
+    errors = {
+        name: [(WRONG[name] + factor * s) / 2 for s in range(1, 9)]
+        for name, factor in (("prelu", 2), ("srelu", 1))
+    }
+    prelu = found["prelu", "cifar10"]
+    test = stats.ttest_rel(errors["srelu"], errors["prelu"])
+    assert prelu.versus.paired.n == 8
+    assert prelu.paper == pytest.approx(-1.33)
+    assert prelu.versus.paired.p == pytest.approx(test.pvalue)
+    raw = sorted(d.versus.paired.p or 1.0 for d in found.values())
+    assert min(d.p or 1.0 for d in found.values()) == pytest.approx(4 * raw[0])
+    assert prelu.pooled is not None
+    assert prelu.pooled.degrees == 2 + 7 + 7
+    assert found["relu", "cifar10"].versus.paired.n == 3
+    tests, others = differences.grids(standing)
+    assert [row[0] for row in tests.rows][:2] == ["ReLU, CIFAR-10", "PReLU, CIFAR-10"]
+    assert {row[2] for row in others.rows} == {"16"}
+
+
+def test_an_ablation_is_measured_against_srelu_of_the_same_seeds(tmp_path: Path) -> None:
+    contest = contests(["ablation-left"])[-1]
+    wrong = {(): 18, ("t_r", "a_r"): 21}
+    found = [
+        record_of(tmp_path, run, range(wrong[run.fixed] + run.seed % 2), layers=LAYERS, kept=1)
+        for run in contest.runs({})
+    ]
+    changed, others = ablations.grids(Standing(found))
+    left, right = changed.rows[:2]
+    mean = np.mean([22, 21, 22]) / 2
+    assert left[1:] == [f"{mean:.2f}", "0.29", "+1.50", "-", "3", "-"]  # no spread, no test
+    assert right[1:] == ["not run", "-", "-", "-", "-", "-"]
+    assert "`srelu paper run ablations`, 27 runs of 100 epochs" in changed.note
+    assert "then 3 that wait for these" in others.note
