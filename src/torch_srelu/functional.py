@@ -78,16 +78,14 @@ def srelu(
     return registration.fused(x, t_r, a_r, t_l, a_l, bias, dim, frozen)
 
 
-def _intercepted(*tensors: Tensor) -> bool:
+def _intercepted(x: Tensor, *params: Tensor) -> bool:
     """Whether a dispatch mode, a tensor subclass or a device without memory needs an operator."""
-    return (
-        tensors[0].device.type not in ("cpu", "cuda")
-        or torch._C._len_torch_dispatch_stack() > 0
-        or not all(type(t) in _ORDINARY for t in tensors)
-    )
+    if not (x.is_cuda or x.is_cpu) or torch._C._len_torch_dispatch_stack() > 0:
+        return True
+    return not _ORDINARY.issuperset(map(type, (x, *params)))
 
 
-_ORDINARY = (Tensor, torch.nn.Parameter)
+_ORDINARY = frozenset({Tensor, torch.nn.Parameter})
 
 
 def _fits(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: int) -> bool:

@@ -89,7 +89,8 @@ _here = _Here()
 
 def _pack(tensor: Tensor) -> _Packed:
     """What autograd keeps instead of ``tensor``."""
-    packed = _recomputed(tensor) or _Kept(tensor)
+    # Weights and data are leaves, and most of what is kept: no need to look them up.
+    packed = _Kept(tensor) if tensor.is_leaf else _recomputed(tensor) or _Kept(tensor)
     if _here.packed is not None:
         _here.packed.append(packed)
     return packed

@@ -41,7 +41,7 @@ def test_apl_per_neuron_adds_what_its_authors_say():
 def test_sizes_shrink_by_half_and_classes_come_out(name):
     plan, net, sizes = nets.plan(name), nets.build(name, "relu").eval(), []
     for pool in net.children():
-        if isinstance(pool, tuple(nets.POOLS.values())):
+        if isinstance(pool, (torch.nn.MaxPool2d, torch.nn.AvgPool2d)):
             pool.register_forward_hook(lambda _m, _i, out: sizes.append(out.shape[-1]))
     logits = net(torch.zeros(2, plan.channels, plan.size, plan.size))
     assert logits.shape == (2, plan.classes)

@@ -302,8 +302,8 @@ def _algorithms(run: Run, device: torch.device) -> Iterator[None]:
     if run.deterministic != before:  # to say it again would import the compiler, for seconds
         torch.use_deterministic_algorithms(run.deterministic)
     # Every tensor that is made empty is filled in full: torch would fill it once more, to be sure.
-    filling = torch.utils.deterministic.fill_uninitialized_memory
-    torch.utils.deterministic.fill_uninitialized_memory = False
+    filling = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.set_num_threads(systems.plan(run.net).threads or threads)
     libraries = contextlib.nullcontext()
     if device.type == "cuda":
@@ -320,5 +320,5 @@ def _algorithms(run: Run, device: torch.device) -> Iterator[None]:
     finally:
         if run.deterministic != before:
             torch.use_deterministic_algorithms(before)
-        torch.utils.deterministic.fill_uninitialized_memory = filling
+        torch.utils.deterministic.fill_uninitialized_memory = filling  # type: ignore[attr-defined]
         torch.set_num_threads(threads)

@@ -174,16 +174,15 @@ def _backward(ctx, grad: Tensor, function) -> tuple[Tensor | None, ...]:
     """What autograd wants from SReLU: a gradient for every argument that needs one, else None."""
     x, t_r, a_r, t_l, a_l, *rest = ctx.saved_tensors
     bias = rest[0] if rest else None
-    params = (t_r, a_r, t_l, a_l)
-    needs = ctx.needs_input_grad
+    params, needs, frozen = (t_r, a_r, t_l, a_l), ctx.needs_input_grad, ctx.frozen
     need_input, need_bias = needs[0], needs[5]
-    need_params = not ctx.frozen and (needs[1] or needs[2] or needs[3] or needs[4])
-    if ctx.frozen:
+    need_params = not frozen and (needs[1] or needs[2] or needs[3] or needs[4])
+    if frozen:
         params = tuple(p.detach() for p in params)
     grad_x = rows = None
     if need_input or need_params or need_bias:
         grad_x, rows = function(grad, x, *params, ctx.dim, need_input, need_params, bias, need_bias)
-    grads: list[Tensor | None] = [None] * 5
+    grads: list[Tensor | None] = [None, None, None, None, None]
     if rows is not None and (need_params or need_bias):
         place = 0 if need_params else 4
         for row in rows.unbind():
@@ -191,7 +190,7 @@ def _backward(ctx, grad: Tensor, function) -> tuple[Tensor | None, ...]:
             if needs[1 + place] and owner is not None:
                 grads[place] = row if row.dtype == owner.dtype else row.to(owner.dtype)
             place += 1
-    if ctx.frozen:
+    if frozen:
         # Zeros, not None: optimizers, DDP and gradient clipping then see parameters that rest.
         pairs = zip(params, needs[1:5], strict=True)
         grads[:4] = [torch.zeros_like(p) if need else None for p, need in pairs]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -143,30 +143,27 @@ class Launch:
     def __init__(self, kernel, grid: tuple[int, int, int], sizes: tuple[int, ...], meta: dict):
         self.kernel, self.grid, self.sizes, self.meta = kernel, grid, sizes, meta
         self.fixed = (*sizes, *(v for k, v in meta.items() if k != "num_warps"))
-        self.runners: dict[tuple, Callable[..., None]] = {}
+        self.compiled: dict[tuple, tuple] = {}
 
     def __call__(self, key: tuple, *tensors: Tensor | None) -> None:
         """``key``: device and dtypes of the tensors."""
-        pointers = [None if t is None else t.data_ptr() for t in tensors]
-        runner = self.runners.get(key)
-        if runner is not None and not any(p is not None and p & 15 for p in pointers):
-            # Numbers, not tensors: of a tensor, Triton would ask the driver where it lives.
-            runner(torch._C._cuda_getCurrentRawStream(key[0]), pointers)
+        pointers, bits = [], 0
+        for t in tensors:
+            pointer = None if t is None else t.data_ptr()
+            pointers.append(pointer)
+            bits |= pointer or 0
+        compiled = self.compiled.get(key) if bits & 15 == 0 else None
+        if compiled is not None:
+            # What compiled[grid] does, less the looking up. Numbers, not tensors: of a tensor,
+            # Triton would ask the driver where it lives.
+            run, function, metadata = compiled
+            stream = torch._C._cuda_getCurrentRawStream(key[0])
+            hooks = (None, None, None)
+            run(*self.grid, stream, function, metadata, *hooks, *pointers, *self.fixed)
             return
-        compiled = self.kernel[self.grid](*tensors, *self.sizes, **self.meta)
-        aligned = not any(p is not None and p & 15 for p in pointers)
-        if aligned and torch.version.hip is None and compiled is not None:  # None: interpreted
-            self.runners[key] = self._runner(compiled)
-
-    def _runner(self, compiled) -> Callable[[int, list[int | None]], None]:
-        """What ``compiled[grid]`` does, without looking up what does not change."""
-        run, function, metadata = compiled.run, compiled.function, compiled.packed_metadata
-        grid, fixed = self.grid, self.fixed
-
-        def runner(stream: int, pointers: list[int | None]) -> None:
-            run(*grid, stream, function, metadata, None, None, None, *pointers, *fixed)
-
-        return runner
+        made = self.kernel[self.grid](*tensors, *self.sizes, **self.meta)
+        if bits & 15 == 0 and torch.version.hip is None and made is not None:  # None: interpreted
+            self.compiled[key] = (made.run, made.function, made.packed_metadata)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -277,11 +274,6 @@ def _key(x: Tensor, params: Sequence[Tensor], bias: Tensor | None) -> tuple:
     return (x.get_device(), t_r.dtype, a_r.dtype, t_l.dtype, a_l.dtype, dtype)
 
 
-@functools.cache
-def _several_devices() -> bool:
-    return torch.cuda.device_count() > 1
-
-
 def _elsewhere(x: Tensor) -> bool:
     """Triton launches on the current device, which need not be the tensor's."""
-    return x.is_cuda and _several_devices() and x.get_device() != torch.cuda.current_device()
+    return x.is_cuda and x.get_device() != torch._C._cuda_getDevice()
