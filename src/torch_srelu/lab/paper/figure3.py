@@ -5,13 +5,38 @@ In the paper, GoogLeNet: the reason why no one threshold, set by hand, suits all
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from .. import systems
+from ..records import Record
 from .drawing import COLOURS, GRID, INK, SOFT, panels, styled
+from .standing import Standing
+
+
+def draw_recorded(standing: Standing) -> Figure:
+    """Draws what went into the SReLUs of GoogLeNet at the end of its training: mean over seeds."""
+    found = [
+        record
+        for record in standing.ended
+        if record.run.net.startswith("googlenet") and record.run.activation == "srelu"
+    ]
+    if not found:
+        raise ValueError("Figure 3 is drawn from GoogLeNet with SReLU, which has no record yet")
+    return draw(_magnitudes(found))
+
+
+def _magnitudes(found: Sequence[Record]) -> dict[str, float]:
+    """By layer, from low to high: records do not keep their order, the network has it."""
+    inputs = [record.inputs() for record in found]
+    last = [{name: m[-1].item() for name, m in i.magnitude.items()} for i in inputs if i]
+    net = systems.plan(found[0].run.net).build(found[0].run.activation)
+    order = [name for name, _ in net.sites() if all(name in values for values in last)]
+    return {name: float(np.mean([values[name] for values in last])) for name in order}
 
 
 def draw(magnitude: Mapping[str, float]) -> Figure:
