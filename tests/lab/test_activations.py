@@ -7,10 +7,13 @@ import torch.nn.functional as F
 
 from torch_srelu import functional
 from torch_srelu.lab.activations import ACTIVATIONS, APL, Site, activation, register
+from torch_srelu.lab.seeds import DropoutStream
 
 
 def site(channels: int = 6, height: int = 5, width: int = 4, seed: int = 0) -> Site:
-    return Site(channels, height, width, torch.Generator().manual_seed(seed))
+    stream = DropoutStream(seed, torch.device("cpu"))
+    draws = torch.Generator().manual_seed(seed)
+    return Site(channels, height, width, draws, stream=stream)
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ def test_equal_seeds_give_equal_weights_for_every_activation():
         return [p for _, block in net.blocks() for p in block.conv.parameters()]
 
     reference = weights("relu", 3)
-    for name in ACTIVATIONS:
+    for name in (name for name, act in ACTIVATIONS.items() if not act.joins):
         assert all(map(torch.equal, weights(name, 3), reference)), name
     assert not torch.equal(weights("relu", 4)[0], reference[0])
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from killing import RUN as INTERRUPTED
 
-from torch_srelu.lab import checkpoints, records, session
+from torch_srelu.lab import checkpoints, records, sources
 from torch_srelu.lab.checkpoints import NAME, PREVIOUS, CheckpointWarning
 from torch_srelu.lab.data.errors import DataError
 from torch_srelu.lab.data.load import load
@@ -112,7 +112,7 @@ def test_test_data_are_opened_once_at_the_end(tmp_path, monkeypatch):
         opened.append(part)
         return load(name, part, root)
 
-    monkeypatch.setattr(session, "load", watched)
+    monkeypatch.setattr(sources, "load", watched)
     train(tiny("relu", validation=0.2), tmp_path, on_epoch=lambda _: opened.append("epoch"))
     assert opened == ["train", "epoch", "epoch", "epoch", "test"]
 

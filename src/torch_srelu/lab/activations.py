@@ -20,6 +20,8 @@ from torch.nn.parameter import Parameter
 from torch_srelu import SReLU
 
 from .choices import check_choice
+from .rivals.maxout import Maxout, ProbMaxout
+from .seeds import DropoutStream
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,9 @@ class Site:
     height: int
     width: int
     generator: torch.Generator  # the run's random stream for activation parameters
+    pieces: int = 1  # inputs of each channel, for activations that join several into one
+    depth: int = 0  # sites before this one
+    stream: DropoutStream | None = None  # where activations draw from that are random in training
 
 
 @dataclass(frozen=True)
@@ -41,11 +46,13 @@ class Activation:
         build: Makes the module for one site; keyword arguments are the options.
         adapts: Whether training freezes it at first and then sets it from its inputs
             (`torch_srelu.AdaptiveInit`).
+        joins: Whether it joins several inputs into one output, and so needs a network with pieces.
     """
 
     name: str
     build: Callable[..., nn.Module]
     adapts: bool = False
+    joins: bool = False
 
     @property
     def options(self) -> dict[str, Any]:
@@ -72,11 +79,13 @@ class Activation:
 ACTIVATIONS: dict[str, Activation] = {}
 
 
-def register(name: str, *, adapts: bool = False) -> Callable[[Callable], Callable]:
+def register(
+    name: str, *, adapts: bool = False, joins: bool = False
+) -> Callable[[Callable], Callable]:
     """Decorates a function ``(site, **options) -> module`` that builds an activation."""
 
     def add(build: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
-        ACTIVATIONS[name] = Activation(name, build, adapts)
+        ACTIVATIONS[name] = Activation(name, build, adapts, joins)
         return build
 
     return add
@@ -175,3 +184,14 @@ def _gelu(site: Site) -> nn.Module:
 @register("silu")
 def _silu(site: Site) -> nn.Module:
     return nn.SiLU()
+
+
+@register("maxout", joins=True)
+def _maxout(site: Site) -> nn.Module:
+    return Maxout(site.pieces)
+
+
+@register("probout", joins=True)
+def _probout(site: Site, sharpness: float = 1.0) -> nn.Module:
+    # The first layer's; later layers are sharper. How sharp is not published: this is ours.
+    return ProbMaxout(site.pieces, sharpness * (1 + site.depth), site.stream)

@@ -2,11 +2,64 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import torch
 from torch import Tensor
 
 from .distributed import Team
 from .seeds import generator
+
+
+def whole_steps(images: int, batch: int) -> int:
+    """The steps of an epoch: whole batches; the rest has its turn in other epochs."""
+    if batch > images:
+        raise ValueError(
+            f"a batch of {batch} images is more than the {images} training images: "
+            "choose a smaller batch"
+        )
+    return images // batch
+
+
+def epoch_order(images: int, batch: int, seed: int, epoch: int) -> Tensor:
+    """The images of each step of ``epoch`` (steps, batch), in random order."""
+    steps = whole_steps(images, batch)
+    order = torch.randperm(images, generator=generator(seed, "order", epoch))
+    return order[: steps * batch].view(steps, batch)
+
+
+class BatchSource(Protocol):
+    """What a training step takes its batches from.
+
+    Attributes:
+        steps: Batches in an epoch.
+        device: Where they are.
+    """
+
+    steps: int
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def begin(self, epoch: int, step: int = 0) -> None:
+        """Goes to batch ``step`` of ``epoch``."""
+        ...
+
+    def advance(self) -> None:
+        """Called before every step, and never captured: waits for data from elsewhere."""
+        ...
+
+    def next(self) -> tuple[Tensor, Tensor]:
+        """The next images (B, C, H, W) and labels (B,): device work only, which may be captured."""
+        ...
+
+    def rewind(self) -> None:
+        """Makes some batch the next one, whichever: for steps that only warm up."""
+        ...
+
+    def state(self) -> list[Tensor]:
+        """The tensors that `next` changes."""
+        ...
 
 
 class Batches:
@@ -27,14 +80,8 @@ class Batches:
     def __init__(
         self, images: Tensor, labels: Tensor, batch: int, seed: int, flips: bool, team: Team
     ) -> None:
-        if batch > len(images):
-            raise ValueError(
-                f"a batch of {batch} images is more than the {len(images)} training images: "
-                "choose a smaller batch"
-            )
         self.images, self.labels, self.seed = images, labels, seed
-        self.steps = len(images) // batch  # whole batches; the rest has its turn in other epochs
-        self.batch = batch
+        self.steps, self.batch = whole_steps(len(images), batch), batch
         self.share = team.share(batch)
         local = self.share.stop - self.share.start
         self.order = torch.zeros(self.steps, local, dtype=torch.int64, device=images.device)
@@ -43,13 +90,27 @@ class Batches:
 
     def begin(self, epoch: int, step: int = 0) -> None:
         """Goes to batch ``step`` of ``epoch``."""
-        order = torch.randperm(len(self.images), generator=generator(self.seed, "order", epoch))
-        order = order[: self.steps * self.batch].view(self.steps, self.batch)
+        order = epoch_order(len(self.images), self.batch, self.seed, epoch)
         self.order.copy_(order[:, self.share])
         if len(self.mirrored):
             draws = generator(self.seed, "augmentation", epoch)
             self.mirrored.copy_(torch.rand(len(self.images), generator=draws) < 0.5)
         self.position.fill_(step)
+
+    @property
+    def device(self) -> torch.device:
+        return self.images.device
+
+    def advance(self) -> None:
+        """Nothing to wait for: all images are on the device."""
+
+    def rewind(self) -> None:
+        """Makes the epoch's first batch the next one."""
+        self.position.zero_()
+
+    def state(self) -> list[Tensor]:
+        """The tensors that `next` changes."""
+        return [self.position]
 
     def next(self) -> tuple[Tensor, Tensor]:
         """The next images (B, C, H, W) and labels (B,)."""

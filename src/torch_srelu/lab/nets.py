@@ -15,14 +15,16 @@ from torch import Tensor, nn
 
 from torch_srelu import SReLU, srelu
 
-from .activations import Site, activation
+from . import network
+from .activations import Site
 from .choices import check_choice
+from .network import Chain, Rate, activation_rates
 from .seeds import Dropout, DropoutStream, generator
 
 
 @dataclass(frozen=True)
 class Conv:
-    """A convolution with its activation; padding keeps the size.
+    """A convolution and, if it ``acts``, its activation; padding keeps the size.
 
     Weights start normal with deviation ``std``, or sqrt(2 / inputs of a sum) if it is None; biases
     start at ``bias``. The factors multiply the run's learning rate, for the weight and the bias.
@@ -36,6 +38,7 @@ class Conv:
     bias: float = 0.0
     weight_lr: float = 1.0
     bias_lr: float = 2.0
+    acts: bool = True
 
 
 @dataclass(frozen=True)
@@ -48,17 +51,20 @@ class Pool:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A network before it is built: what goes in, how many classes come out, its layers.
+class Plan(network.Plan):
+    """A network in network before it is built: its layers in order."""
 
-    ``threads`` is how many CPU threads its work is worth; None means all there are.
-    """
-
-    channels: int
-    size: int
-    classes: int
     layers: tuple[Conv | Pool, ...]
-    threads: int | None = None
+
+    def build(
+        self,
+        act: str,
+        options: Mapping[str, Any] | None = None,
+        *,
+        seed: int = 0,
+        dropout: DropoutStream | None = None,
+    ) -> network.Network:
+        return build(self, act, options, seed=seed, dropout=dropout)
 
 
 def _cifar(classes: int, first_std: float, cccp_std: float, last_lr: tuple[float, float]) -> Plan:
@@ -161,16 +167,19 @@ class Block(nn.Module):
 POOLS = {"max": nn.MaxPool2d, "average": partial(nn.AvgPool2d, count_include_pad=False)}
 
 
-class NIN(nn.Sequential):
+class NIN(Chain):
     """Blocks and pools in the order of a plan, then the mean over all positions.
 
     Shape:
         Input (N, C, H, W) as the plan says; output (N, classes): logits.
     """
 
-    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
-        features = super().forward(x)
-        # Logits keep float32 where the layers before are of lower precision.
+    def forward(self, x: Tensor) -> Tensor:
+        return self.logits(super().forward(x))
+
+    def logits(self, features: Tensor) -> Tensor:
+        """The mean of the last layer's outputs (N, classes, H, W) over all positions."""
+        # They keep float32 where the layers before are of lower precision.
         return features.mean((2, 3), dtype=torch.promote_types(features.dtype, torch.float32))
 
     def blocks(self) -> Iterator[tuple[str, Block]]:
@@ -178,6 +187,18 @@ class NIN(nn.Sequential):
         for name, module in self.named_children():
             if isinstance(module, Block):
                 yield name, module
+
+    def sites(self) -> Iterator[tuple[str, nn.Module]]:
+        for name, block in self.blocks():
+            if block.layer.acts:
+                yield name, block.act
+
+    def rates(self, weight_decay: float) -> Iterator[Rate]:
+        for _, block in self.blocks():
+            yield Rate(block.conv.weight, block.layer.weight_lr, weight_decay)
+            assert block.conv.bias is not None
+            yield Rate(block.conv.bias, block.layer.bias_lr, 0.0)
+            yield from activation_rates(block.act)
 
 
 def plan(name: str) -> Plan:
@@ -187,7 +208,7 @@ def plan(name: str) -> Plan:
 
 
 def build(
-    net: str,
+    net: str | Plan,
     act: str,
     options: Mapping[str, Any] | None = None,
     *,
@@ -199,7 +220,7 @@ def build(
     Equal seeds give equal weights for every activation.
 
     Args:
-        net: One of `PLANS`.
+        net: One of `PLANS`, by name, or another plan.
         act: A registered activation.
         options: Options of the activation.
         seed: Feeds the streams for weights and for activation parameters.
@@ -212,7 +233,8 @@ def build(
         >>> sum(p.numel() for p in build("nin-cifar10", "srelu").parameters()) - 966986
         5672
     """
-    spec, unit = plan(net), activation(act)
+    spec = plan(net) if isinstance(net, str) else net
+    unit = spec.unit(act)
     weights, draws = generator(seed, "weights"), generator(seed, "activation")
     modules: OrderedDict[str, nn.Module] = OrderedDict()
     channels, size = spec.channels, spec.size
@@ -223,7 +245,7 @@ def build(
             size = (size - 2) // 2 + 1
         else:
             site = Site(layer.channels, size, size, draws)
-            built = unit.build(site, **(options or {}))
+            built = unit.build(site, **(options or {})) if layer.acts else nn.Identity()
             modules[layer.name] = Block(layer, channels, built, weights)
             channels = layer.channels
     return NIN(modules)

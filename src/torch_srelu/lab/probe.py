@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch_srelu.module import NAMES, SReLU
 
 from .history import PROBABILITIES
-from .nets import NIN
+from .network import Network
 from .run import Run
 from .steps import forward
 
@@ -18,9 +18,9 @@ IMAGES = 64  # how many images the probe sends through the network
 _VALUES = 1 << 16  # of each layer's inputs are sorted, evenly spaced
 
 
-def parameters(net: NIN) -> dict[str, Tensor]:
+def parameters(net: Network) -> dict[str, Tensor]:
     """Per layer with SReLU, (4, C) on the CPU: t_r, a_r, t_l, a_l."""
-    units = {name: block.act for name, block in net.blocks() if isinstance(block.act, SReLU)}
+    units = {name: act for name, act in net.sites() if isinstance(act, SReLU)}
     return {
         layer: torch.stack([getattr(unit, name).detach() for name in NAMES]).cpu()
         for layer, unit in units.items()
@@ -28,7 +28,9 @@ def parameters(net: NIN) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def inputs(net: NIN, images: Tensor, run: Run) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
+def inputs(
+    net: Network, images: Tensor, run: Run
+) -> tuple[Mapping[str, Tensor], Mapping[str, Tensor]]:
     """Per layer the quantiles (Q,) and the mean magnitude () of the activation's inputs.
 
     Args:
@@ -49,7 +51,7 @@ def inputs(net: NIN, images: Tensor, run: Run) -> tuple[Mapping[str, Tensor], Ma
 
         return hook
 
-    hooks = [block.act.register_forward_pre_hook(watch(name)) for name, block in net.blocks()]
+    hooks = [act.register_forward_pre_hook(watch(name)) for name, act in net.sites()]
     training = net.training
     net.eval()
     try:

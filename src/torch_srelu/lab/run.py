@@ -11,15 +11,15 @@ from typing import Any
 
 from torch_srelu.module import NAMES
 
-from . import nets
+from . import systems
 from .activations import activation
 from .choices import check_choice
 from .data.registry import dataset
 
 OPTIMIZERS = ("sgd",)
 SCHEDULES = ("constant", "step", "multistep", "cosine", "poly")
-PREPROCESSING = ("scale", "gcn", "gcn+zca")
-AUGMENTATION = ("none", "flips")
+PREPROCESSING = ("scale", "gcn", "gcn+zca", "mean")
+AUGMENTATION = ("none", "flips", "crops+flips")
 PRECISIONS = ("float32", "bf16")
 SCOPES = ("channel", "layer")
 
@@ -144,8 +144,9 @@ class Run:
 def _check(run: Run) -> None:
     """Raises ValueError or TypeError if a decision is impossible or contradicts another."""
     _check_types(run)
-    data, net, act = dataset(run.dataset), nets.plan(run.net), activation(run.activation)
+    data, net, act = dataset(run.dataset), systems.plan(run.net), activation(run.activation)
     act.check(run.options)
+    net.unit(run.activation)
     for what, choices in (
         ("optimizer", OPTIMIZERS),
         ("schedule", SCHEDULES),
@@ -158,13 +159,20 @@ def _check(run: Run) -> None:
     if (net.channels, net.size, net.size, net.classes) != (*data.shape, data.classes):
         fitting = [
             name
-            for name, p in nets.PLANS.items()
+            for name, p in systems.PLANS.items()
             if (p.channels, p.size, p.size, p.classes) == (*data.shape, data.classes)
         ]
         raise ValueError(
             f"net {run.net} does not fit {run.dataset} (images {data.shape}, {data.classes} "
             f"classes): choose {' or '.join(fitting)}"
         )
+    # What photographs are prepared with, and nothing else is.
+    for what, value in (("preprocessing", "mean"), ("augmentation", "crops+flips")):
+        if (getattr(run, what) == value) != (data.kind == "photographs"):
+            raise ValueError(
+                f"{what} {value!r} belongs to photographs such as imagenette, and they have no "
+                f"other; {run.dataset} cannot have {getattr(run, what)!r}"
+            )
     _check_numbers(run)
     _check_activation(run, adapts=act.adapts)
 

@@ -9,6 +9,7 @@ continue a run.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -60,28 +61,58 @@ class DropoutStream:
 
     def fill(self, mask: Tensor, share: float) -> None:
         """Draws a mask of the shape and layout of ``mask`` into it."""
+        self._draw(mask, lambda t: t.bernoulli_(share, generator=self.generator))
+
+    def exponential(self, x: Tensor) -> Tensor:
+        """Draws like ``x`` from the exponential distribution with mean 1."""
+        draws = torch.empty_like(x)
+        self._draw(draws, lambda t: t.exponential_(generator=self.generator))
+        return draws
+
+    def _draw(self, out: Tensor, draw: Callable[[Tensor], object]) -> None:
+        """Draws for the whole batch; ``out`` gets this process's part."""
         if self.world == 1:
-            mask.bernoulli_(share, generator=self.generator)
+            draw(out)
             return
-        images = mask.shape[0]
-        channels_last = mask.dim() == 4 and mask.is_contiguous(memory_format=torch.channels_last)
+        images = out.shape[0]
+        channels_last = out.dim() == 4 and out.is_contiguous(memory_format=torch.channels_last)
         whole = torch.empty(
-            (images * self.world, *mask.shape[1:]),
-            dtype=mask.dtype,
-            device=mask.device,
+            (images * self.world, *out.shape[1:]),
+            dtype=out.dtype,
+            device=out.device,
             memory_format=torch.channels_last if channels_last else torch.contiguous_format,
         )
-        whole.bernoulli_(share, generator=self.generator)
-        mask.copy_(whole[self.rank * images :][:images])
+        draw(whole)
+        out.copy_(whole[self.rank * images :][:images])
 
 
-class Dropout(nn.Module):
+class Drawing(nn.Module):
+    """A module that draws from the run's own stream in training.
+
+    Args:
+        stream: The network's stream; without one, as in a network that is only evaluated,
+            training mode is an error.
+    """
+
+    def __init__(self, stream: DropoutStream | None) -> None:
+        super().__init__()
+        self.stream = stream
+
+    def own_stream(self) -> DropoutStream:
+        """The stream, if there is one."""
+        if self.stream is None:
+            raise RuntimeError(
+                "this network has no dropout stream: call net.eval(), or build it with `dropout=`"
+            )
+        return self.stream
+
+
+class Dropout(Drawing):
     """Dropout that draws from the run's own stream: y = x * mask / (1 - p) in training.
 
     Args:
         p: Probability of a zero.
-        stream: The network's stream; without one, as in a network that is only evaluated,
-            training mode is an error.
+        stream: Where it draws from; needed for training only.
 
     Attributes:
         mask: What training passes multiply with, as `draw` left it; None, as it is at first, makes
@@ -89,8 +120,8 @@ class Dropout(nn.Module):
     """
 
     def __init__(self, p: float, stream: DropoutStream | None = None) -> None:
-        super().__init__()
-        self.p, self.stream = p, stream
+        super().__init__(stream)
+        self.p = p
         self.mask: Tensor | None = None
 
     def forward(self, x: Tensor) -> Tensor:
@@ -98,20 +129,13 @@ class Dropout(nn.Module):
             return x
         mask = self.mask
         if mask is None:
-            mask = self._own_stream().keep(x, 1 - self.p)
+            mask = self.own_stream().keep(x, 1 - self.p)
         return x * mask / (1 - self.p)
 
     def draw(self) -> None:
         """Draws `mask` anew, in place."""
         assert self.mask is not None
-        self._own_stream().fill(self.mask, 1 - self.p)
-
-    def _own_stream(self) -> DropoutStream:
-        if self.stream is None:
-            raise RuntimeError(
-                "this network has no dropout stream: call net.eval(), or build it with `dropout=`"
-            )
-        return self.stream
+        self.own_stream().fill(self.mask, 1 - self.p)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -14,21 +14,40 @@ from torch import Tensor
 
 import torch_srelu
 
-from . import nets, probe
+from . import probe, systems
 from .activations import activation
-from .batches import Batches
-from .data.load import load, split
-from .data.places import cache_folder
-from .data.preprocess import fit
 from .data.registry import dataset
 from .distributed import Team
 from .history import History, Metrics
+from .network import Network
 from .run import Run
 from .schedules import learning_rate
 from .seeds import DropoutStream
-from .steps import Step, forward, make_optimizer
+from .sources import Piece, open_source
+from .steps import Step, forward, forward_all, make_optimizer
+from .topk import top_errors
 
-_EVALUATED = 500  # images at a time, where no gradients are needed
+
+class Evaluation(NamedTuple):
+    """What a network said of images: logits (N, classes) and their true classes (N,)."""
+
+    logits: Tensor
+    labels: Tensor
+
+    @property
+    def predictions(self) -> Tensor:
+        """The likeliest classes (N,)."""
+        return self.logits.argmax(1)
+
+    @property
+    def error(self) -> float:
+        """The share of wrong predictions."""
+        return (self.predictions != self.labels).double().mean().item()
+
+    @property
+    def loss(self) -> float:
+        """The mean cross-entropy."""
+        return F.cross_entropy(self.logits.double(), self.labels).item()
 
 
 class Session:
@@ -62,7 +81,8 @@ class Session:
         self.run, self.data_root, self.device, self.team = run, data_root, device, team
         self.epoch, self.step, self.seconds, self.adapt_seconds = 0, 0, 0.0, 0.0
         self.history = History()
-        self._load_data()
+        self.source = open_source(run, data_root, device, team)
+        self.batches = self.source.batches
         dropout = DropoutStream(run.seed, device, team.rank, team.world)
         self.net = _build(run, device, dropout)
         optimizer = make_optimizer(self.net, run)
@@ -75,27 +95,6 @@ class Session:
             self.net, optimizer, self.batches, dropout, run, team, compiled, capture
         )
         self.steps = self.batches.steps
-
-    def _load_data(self) -> None:
-        """Reads the training part, and keeps the validation part away from all that is fitted."""
-        run, data = self.run, dataset(self.run.dataset)
-        images, labels = load(run.dataset, "train", self.data_root)
-        used, held = split(labels, run.validation)
-        train = images[used].to(self.device)
-        cache = cache_folder() / "preprocessed"
-        self.transform = fit(run.preprocessing, train, data.white, cache)
-        self.validation = self._prepare(images[held], labels[held]) if len(held) else None
-        self.batches = Batches(
-            self.transform(train),
-            labels[used].to(self.device, torch.int64),
-            run.batch,
-            run.seed,
-            flips=run.augmentation == "flips",
-            team=self.team,
-        )
-
-    def _prepare(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        return self.transform(images.to(self.device)), labels.to(self.device, torch.int64)
 
     def begin_with(self, weights: Mapping[str, Tensor]) -> None:
         """Starts from these values of parameters instead of those drawn from the seed.
@@ -120,6 +119,11 @@ class Session:
         """Trains to the end of the epoch; calls ``after_step`` where training could be stopped."""
         if self.init is not None and not self.init.adapted and self.epoch >= self.run.freeze:
             self._adapt()
+        share = self.epoch / self.run.epochs
+        if self.net.begin(share):
+            self.take_step.forget_graph()
+        if self.step == 0:
+            self.net.refine(share)
         done, total = self.epoch * self.steps, self.run.epochs * self.steps
         step, rate = self.take_step, learning_rate(self.run, done + self.step, total)
         step.begin_epoch(self.epoch, self.step)
@@ -145,7 +149,7 @@ class Session:
             val_error=self._validation_error(),
             phase=self.phase,
         )
-        quantiles, magnitude = probe.inputs(self.net, self.batches.images, self.run)
+        quantiles, magnitude = probe.inputs(self.net, self.source.first(probe.IMAGES), self.run)
         self.history.add(metrics, probe.parameters(self.net), quantiles, magnitude)
         self.epoch, self.step, self.seconds = self.epoch + 1, 0, 0.0
         return metrics
@@ -172,40 +176,44 @@ class Session:
     def _adapt(self) -> None:
         assert self.init is not None
         began = time.monotonic()
-        own = self.batches.images[self.team.rank :: self.team.world]
         self.init.adapt(
-            own.split(_EVALUATED), forward=lambda net, images: forward(net, images, self.run)
+            self.source.own_part(),
+            forward=lambda _, images: forward_all(self.net, images, self.run),
         )
         self.take_step.forget_graph()
         self.adapt_seconds += time.monotonic() - began
 
     def _validation_error(self) -> float | None:
-        if self.validation is None:
-            return None
-        images, labels = self.validation
-        _, predictions = self.evaluate(images, labels)
-        return _error(predictions, labels)
+        held = self.source.validation()
+        return None if held is None else self.evaluate(held).error
 
     @torch.no_grad()
-    def evaluate(self, images: Tensor, labels: Tensor) -> tuple[float, Tensor]:
-        """Mean loss and predicted classes, without dropout."""
+    def evaluate(self, pieces: Iterable[Piece]) -> Evaluation:
+        """Shows the network images with their classes, without dropout."""
         self.net.eval()
+        logits, labels = [], []
         try:
-            logits = torch.cat([forward(self.net, x, self.run) for x in images.split(_EVALUATED)])
+            for images, classes in pieces:
+                logits.append(forward(self.net, images, self.run))
+                labels.append(classes)
         finally:
             self.net.train()
-        return F.cross_entropy(logits.double(), labels).item(), logits.argmax(1)
+        return Evaluation(torch.cat(logits), torch.cat(labels))
 
     def test(self) -> tuple[dict[str, float], Tensor, Tensor]:
         """Opens the test data: errors and losses, predicted and true classes."""
-        images, labels = self._prepare(*load(self.run.dataset, "test", self.data_root))
-        loss, predictions = self.evaluate(images, labels)
-        result = {"test_error": _error(predictions, labels), "test_loss": loss}
+        pieces = self.source.test()
+        own = self.evaluate(pieces)
+        result = {"test_error": own.error, "test_loss": own.loss}
+        if dataset(self.run.dataset).kind == "photographs":
+            result["test_top5_error"] = top_errors(own.logits, own.labels)[5]
         if self.run.ema:
             with self._averaged_weights():
-                loss, averaged = self.evaluate(images, labels)
-            result |= {"ema_test_error": _error(averaged, labels), "ema_test_loss": loss}
-        return result, predictions, labels
+                averaged = self.evaluate(pieces)
+            result |= {"ema_test_error": averaged.error, "ema_test_loss": averaged.loss}
+        if self.source.skipped():
+            result["skipped_images"] = self.source.skipped()
+        return result, own.predictions, own.labels
 
     @contextlib.contextmanager
     def _averaged_weights(self) -> Iterator[None]:
@@ -259,14 +267,11 @@ class Session:
         self.seconds, self.adapt_seconds = state["seconds"], state["adapt_seconds"]
 
 
-def _build(run: Run, device: torch.device, dropout: DropoutStream) -> nets.NIN:
-    net = nets.build(run.net, run.activation, run.options, seed=run.seed, dropout=dropout)
+def _build(run: Run, device: torch.device, dropout: DropoutStream) -> Network:
+    plan = systems.plan(run.net)
+    net = plan.build(run.activation, run.options, seed=run.seed, dropout=dropout)
     for name, parameter in net.named_parameters():
         if name.rpartition(".")[2] in run.fixed:
             parameter.requires_grad_(False)
     layout = torch.channels_last if device.type == "cuda" else torch.contiguous_format
     return net.to(device, memory_format=layout)  # type: ignore[call-overload]
-
-
-def _error(predictions: Tensor, labels: Tensor) -> float:
-    return (predictions != labels).double().mean().item()

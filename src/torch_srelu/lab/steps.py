@@ -9,41 +9,34 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 import torch_srelu
 
-from .activations import APL
-from .batches import Batches
+from .batches import BatchSource
 from .distributed import Team
-from .nets import NIN
+from .network import Network
 from .run import Run
-from .seeds import Dropout, DropoutStream
+from .seeds import Drawing, Dropout, DropoutStream
 
 COMPILER = "inductor"  # torch.compile's own
 _WARM_UP = 3  # steps before a capture, in which libraries choose their kernels
 
 
-def make_optimizer(net: NIN, run: Run) -> torch.optim.SGD:
+def make_optimizer(net: Network, run: Run) -> torch.optim.SGD:
     """SGD with the published factors: each group's "factor" times the run's learning rate.
 
-    Weights of convolutions are decayed, biases and activations are not; APL has its own penalty.
+    Which parameters are decayed, and how fast each learns, the network says.
     """
     groups: dict[tuple[float, float], list[Tensor]] = {}
-    for _, block in net.blocks():
-        layer = block.layer
-        groups.setdefault((layer.weight_lr, run.weight_decay), []).append(block.conv.weight)
-        assert block.conv.bias is not None
-        groups.setdefault((layer.bias_lr, 0.0), []).append(block.conv.bias)
-        decay = APL.weight_decay if isinstance(block.act, APL) else 0.0
-        groups.setdefault((1.0, decay), []).extend(block.act.parameters())
+    for parameter, factor, decay in net.rates(run.weight_decay):
+        groups.setdefault((factor, decay), []).append(parameter)
     own = [
         {"params": params, "lr": factor, "weight_decay": decay}
         for (factor, decay), params in groups.items()
-        if params
     ]
     made = torch_srelu.param_groups(net, lr=1.0, lr_scale=run.lr_scale, groups=own)
     for group in made:
@@ -63,7 +56,7 @@ class Step:
         dropout: The stream that the network's dropout draws from.
         run: The decisions.
         team: This process among those that share the batch.
-        compiled: Whether torch.compile makes the network's part of the step.
+        compiled: Whether torch.compile makes the network's part of the step, where it can.
         capture: Whether to capture the step as a CUDA graph.
 
     Attributes:
@@ -74,9 +67,9 @@ class Step:
 
     def __init__(
         self,
-        net: NIN,
+        net: Network,
         optimizer: torch.optim.SGD,
-        batches: Batches,
+        batches: BatchSource,
         dropout: DropoutStream,
         run: Run,
         team: Team,
@@ -85,14 +78,14 @@ class Step:
     ) -> None:
         self.net, self.optimizer, self.batches = net, optimizer, batches
         self.dropout, self.run, self.team = dropout, run, team
-        self.device = batches.images.device
+        self.device = batches.device
         self.trained = [p for p in net.parameters() if p.requires_grad]
         self.totals = torch.zeros(3, dtype=torch.float64, device=self.device)
         self.averaged = [p.detach().clone() for p in net.parameters()] if run.ema else []
-        self.loss = (
-            torch.compile(self._loss, fullgraph=True, backend=COMPILER) if compiled else self._loss
-        )
-        self.compiled, self.capture = compiled, capture
+        self.compiled, self.capture = compiled and not _draws_inside(net), capture
+        self.loss = self._loss
+        if self.compiled:
+            self.loss = torch.compile(self._loss, fullgraph=True, backend=COMPILER)
         self.dropouts = [m for m in net.modules() if isinstance(m, Dropout)]
         self.graph: torch.cuda.CUDAGraph | None = None
         self.rate = math.nan
@@ -109,6 +102,7 @@ class Step:
         """Takes the next batch, as training step ``step`` of the whole run."""
         self.set_rate(rate)
         self.dropout.seek(step)
+        self.batches.advance()
         if not self.capture:
             self._body()
             return
@@ -155,16 +149,17 @@ class Step:
             norm = nn.utils.get_total_norm(gradients)
             self.totals += torch.cat([sums, norm.double()[None]])
         self.optimizer.step()
+        self.net.constrain()
         if self.averaged:
             weights = [p.detach() for p in self.net.parameters()]
             torch._foreach_lerp_(self.averaged, weights, 1 - self.run.ema)  # type: ignore[attr-defined]
 
     def _loss(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """The mean loss of a batch, and the sums of its losses and of its mistakes."""
-        logits = forward(self.net, x, self.run)
-        loss = F.cross_entropy(logits, y)
-        wrong = (logits.argmax(1) != y).sum()
-        return loss, torch.stack([loss.detach().double() * len(y), wrong.double()])
+        outputs = forward_all(self.net, x, self.run)
+        loss, plain = self.net.losses(outputs, y)
+        wrong = (outputs[0].argmax(1) != y).sum()
+        return loss, torch.stack([plain.detach().double() * len(y), wrong.double()])
 
     def _draw_masks(self, x: Tensor) -> None:
         """Draws what the compiled network drops in the batch ``x``."""
@@ -178,7 +173,7 @@ class Step:
         """Gives every dropout a mask like its input; evaluation draws nothing."""
         hooks = [m.register_forward_pre_hook(_mask_like_input) for m in self.dropouts]
         self.net.eval()
-        forward(self.net, x, self.run)
+        forward_all(self.net, x, self.run)
         self.net.train()
         for hook in hooks:
             hook.remove()
@@ -191,7 +186,7 @@ class Step:
         stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(stream):
             for _ in range(_WARM_UP):
-                self.batches.position.zero_()
+                self.batches.rewind()
                 self._body()
         torch.cuda.current_stream(self.device).wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
@@ -207,8 +202,13 @@ class Step:
     def _tensors(self) -> list[Tensor]:
         """Everything that a step changes."""
         momentum = [s["momentum_buffer"] for s in self.optimizer.state.values() if s]
-        changing = [self.totals, self.batches.position]
+        changing = [self.totals, *self.batches.state()]
         return [*self.net.parameters(), *momentum, *self.averaged, *changing]
+
+
+def _draws_inside(net: nn.Module) -> bool:
+    """Whether the network draws anything but masks of dropout, which can be drawn beforehand."""
+    return any(isinstance(m, Drawing) and not isinstance(m, Dropout) for m in net.modules())
 
 
 def _mask_like_input(dropout: Dropout, inputs: tuple[Tensor]) -> None:
@@ -217,6 +217,17 @@ def _mask_like_input(dropout: Dropout, inputs: tuple[Tensor]) -> None:
 
 def forward(net: nn.Module, x: Tensor, run: Run) -> Tensor:
     """The logits of ``x`` in the run's precision, and in the layout its device likes."""
+    return _run(net, x, run)[0]
+
+
+def forward_all(net: Network, x: Tensor, run: Run) -> tuple[Tensor, ...]:
+    """Like `forward`, but all `outputs` of the network: auxiliary heads too."""
+    return _run(net.outputs, x, run)
+
+
+def _run(
+    function: Callable[[Tensor], Tensor | tuple[Tensor, ...]], x: Tensor, run: Run
+) -> tuple[Tensor, ...]:
     if x.is_cuda:
         x = x.contiguous(memory_format=torch.channels_last)
     with torch.autocast(
@@ -225,4 +236,5 @@ def forward(net: nn.Module, x: Tensor, run: Run) -> Tensor:
         enabled=run.precision == "bf16",
         cache_enabled=False,  # each weight is cast once; one kept across a capture would be stale
     ):
-        return net(x).float()
+        out = function(x)
+        return tuple(t.float() for t in (out if isinstance(out, tuple) else (out,)))

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ..quantile import NotFiniteError
-from . import checkpoints, files, nets, records
+from . import checkpoints, files, records, systems
 from .data.registry import dataset
 from .distributed import Team, choose_device, team
 from .environment import environment
@@ -304,7 +304,7 @@ def _algorithms(run: Run, device: torch.device) -> Iterator[None]:
     # Every tensor that is made empty is filled in full: torch would fill it once more, to be sure.
     filling = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    torch.set_num_threads(nets.plan(run.net).threads or threads)
+    torch.set_num_threads(systems.plan(run.net).threads or threads)
     libraries = contextlib.nullcontext()
     if device.type == "cuda":
         torch.cuda.set_device(device)

@@ -47,8 +47,10 @@ def show(context: typer.Context, data: DataFolder = None) -> None:
                 where = Text("part of scikit-learn")
             elif found := places.find(entry, data):
                 where = Text(str(found))
-            else:
+            elif entry.sources:
                 where = Text(f"missing: srelu data get {entry.name}", style="yellow")
+            else:
+                where = Text(f"missing: expected as {entry.folders[0]}", style="yellow")
             shape = " x ".join(map(str, entry.shape))
             table.add_row(entry.name, shape, str(entry.classes), where)
         console.print(table)

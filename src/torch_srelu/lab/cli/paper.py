@@ -42,6 +42,7 @@ TABLES = {
 FIGURES = {
     "figure1": "The laws of Weber-Fechner and Stevens and the SReLU forms that imitate them.",
     "figure2": "The piecewise-linear family, ReLU to maxout, and SReLU.",
+    "figure3": "How large the inputs of each layer's activation are in GoogLeNet, from records.",
     "figure4": "How training converges on CIFAR-10 and CIFAR-100, from the committed records.",
 }
 

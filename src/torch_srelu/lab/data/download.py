@@ -27,8 +27,14 @@ def get(data: DataSet, root: Path | str | None = None, progress: Progress | None
         root: The data folder; the cache by default.
         progress: Called with the file's name, the bytes at hand and the bytes in all.
     """
-    if not data.sources:
+    if data.kind == "digits":
         raise DataError(f"{data.name} needs no download: it is part of scikit-learn")
+    if not data.sources:
+        raise DataError(
+            f"{data.name} has no source to download from: put its images into a data folder, as "
+            f"{data.folders[0]}/train/CLASS/IMAGE and {data.folders[0]}/val/CLASS/IMAGE or as tar "
+            "shards"
+        )
     folder = Path(root) if root is not None else cache_folder() / "data"
     if data.kind == "idx":
         folder = folder / data.folders[0]

@@ -34,7 +34,7 @@ def find(data: DataSet, root: Path | str | None = None) -> Path | None:
     for folder in data_folders(root):
         for name in data.folders:
             place = folder / name
-            if place.is_file() or (place.is_dir() and any(_variants(data, place))):
+            if place.is_file() or (place.is_dir() and _holds(data, place)):
                 return place
     return None
 
@@ -44,9 +44,10 @@ def locate(data: DataSet, root: Path | str | None = None) -> Path:
     place = find(data, root)
     if place is None:
         looked = ", ".join(str(folder) for folder in data_folders(root))
+        get = f"get it with `srelu data get {data.name}`, or " if data.sources else ""
         raise DataError(
-            f"{data.name} was not found in {looked}: get it with `srelu data get {data.name}`, "
-            f"or name the folder that holds {data.folders[0]} with --data or {VARIABLE}"
+            f"{data.name} was not found in {looked}: {get}name the folder that holds "
+            f"{data.folders[0]} with --data or {VARIABLE}"
         )
     return place
 
@@ -56,9 +57,10 @@ def spellings(data: DataSet, name: str) -> list[str]:
     return [name, f"{name}.gz"] if data.kind == "idx" else [name, name.removesuffix(".bin")]
 
 
-def _variants(data: DataSet, folder: Path) -> list[Path]:
+def _holds(data: DataSet, folder: Path) -> bool:
+    """Whether any file of ``data`` is there; photographs have no names of their own."""
     names = [spelling for name in data.files for spelling in spellings(data, name)]
-    return [folder / name for name in names if (folder / name).is_file()]
+    return data.kind == "photographs" or any((folder / name).is_file() for name in names)
 
 
 def verify(data: DataSet, name: str, content: bytes, path: Path) -> None:

@@ -30,7 +30,7 @@ class DataSet:
 
     Attributes:
         name: What the user types.
-        kind: How it is read: "digits", "idx" or "cifar".
+        kind: How it is read: "digits", "idx", "cifar" or "photographs".
         shape: Channels, height and width of an image.
         classes: Number of classes.
         train: Official files of the training part with the md5 of their content.
@@ -38,6 +38,7 @@ class DataSet:
         folders: Where the files may lie below a data folder, first match first.
         label_bytes: Bytes before the pixels of a CIFAR record; the last one is the class.
         white: The value of a full pixel.
+        superclasses: The superclass of each class, where the data set has them.
         sources: What `srelu data get` downloads.
     """
 
@@ -50,6 +51,7 @@ class DataSet:
     folders: tuple[str, ...]
     label_bytes: int = 1
     white: int = 255
+    superclasses: tuple[int, ...] = ()
     sources: tuple[Source, ...] = ()
 
     @property
@@ -78,6 +80,16 @@ def _idx(name: str, folder: str, site: str, content: list[str], packed: list[str
         sources=tuple(Source(f"{site}/{n}.gz", m) for n, m in zip(names, packed, strict=True)),
     )
 
+
+# The coarse label that the official files give to each fine label.
+# fmt: off
+_CIFAR100_SUPERCLASSES = (
+    4, 1, 14, 8, 0, 6, 7, 7, 18, 3, 3, 14, 9, 18, 7, 11, 3, 9, 7, 11, 6, 11, 5, 10, 7,
+    6, 13, 15, 3, 15, 0, 11, 1, 10, 12, 14, 16, 9, 11, 5, 5, 19, 8, 8, 15, 13, 14, 17, 18, 10,
+    16, 4, 17, 4, 2, 0, 17, 4, 18, 17, 10, 3, 2, 12, 12, 16, 12, 1, 9, 19, 2, 10, 0, 1, 16,
+    12, 9, 13, 15, 13, 16, 19, 2, 4, 6, 19, 5, 5, 8, 19, 18, 1, 2, 15, 6, 0, 17, 8, 14, 13,
+)
+# fmt: on
 
 _TORONTO = "https://www.cs.toronto.edu/~kriz"
 
@@ -153,9 +165,23 @@ DATASETS: dict[str, DataSet] = {
             "cifar-100-python.tar.gz",
         ),
         label_bytes=2,
+        superclasses=_CIFAR100_SUPERCLASSES,
         sources=(
             Source(f"{_TORONTO}/cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),
         ),
+    ),
+    # Class folders or tar shards, below "train" and "val". A network sees 224 x 224 of them.
+    "imagenette": DataSet(
+        "imagenette",
+        "photographs",
+        (3, 224, 224),
+        10,
+        {},
+        {},
+        folders=("imagenette", "imagenette2", "imagenette2-320", "imagenette2-160"),
+    ),
+    "imagenet": DataSet(
+        "imagenet", "photographs", (3, 224, 224), 1000, {}, {}, folders=("imagenet",)
     ),
 }
 

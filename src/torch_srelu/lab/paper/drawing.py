@@ -82,7 +82,7 @@ def threshold(axes: Axes, t: float, label: str) -> None:
 def panels(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, Sequence[Axes]]:
     """An empty figure of ``size`` inches and its axes, row by row."""
     figure = Figure(figsize=size, layout="constrained")
-    axes = figure.subplots(rows, columns).ravel()
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
     return figure, list(axes)
 
 

@@ -6,11 +6,14 @@ from collections.abc import Callable
 
 from matplotlib.figure import Figure
 
-from . import figure1, figure2, figure4
+from . import figure1, figure2, figure3, figure4
 from .drawing import FORMATS, render
 from .standing import Standing
 
 DRAWN: dict[str, Callable[[], Figure]] = {"figure1": figure1.draw, "figure2": figure2.draw}
-FROM_RECORDS: dict[str, Callable[[Standing], Figure]] = {"figure4": figure4.draw}
+FROM_RECORDS: dict[str, Callable[[Standing], Figure]] = {
+    "figure3": figure3.draw_recorded,
+    "figure4": figure4.draw,
+}
 
 __all__ = ["DRAWN", "FORMATS", "FROM_RECORDS", "render"]

@@ -60,6 +60,11 @@ class Standing:
             )
         return cls(records.find(root))
 
+    @property
+    def ended(self) -> list[Record]:
+        """The last record with a result of every run."""
+        return list(self._ended.values())
+
     def counted(self, contest: Contest) -> list[Record]:
         """The records that a contest counts, and those of its rivals that were dead."""
         return [record for found in self._by_entry(contest).values() for record in found]

@@ -1,0 +1,38 @@
+"""From the bytes of an image file to its pixels."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from .crops import STORED
+
+# What Pillow raises for files that are damaged, cut short, absurdly large or no images at all.
+UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError)
+
+
+def decode(raw: bytes) -> Tensor:
+    """The image (3, 256, 256), uint8: red, green and blue, stretched to a square.
+
+    Raises one of `UNREADABLE` if it cannot be read to its end.
+    """
+    with Image.open(io.BytesIO(raw)) as image:
+        image.draft("RGB", (STORED, STORED))  # large JPEGs: decoded at a fraction of their size
+        square = image.convert("RGB").resize((STORED, STORED), Image.Resampling.BILINEAR)
+    return torch.from_numpy(np.array(square)).permute(2, 0, 1)
+
+
+def cut(image: Tensor, top: int, left: int, mirrored: bool, size: int) -> Tensor:
+    """The part (3, size, size) of an image that begins at ``top`` and ``left``.
+
+    Example:
+        >>> cut(torch.arange(9).view(1, 3, 3), top=1, left=0, mirrored=True, size=2)
+        tensor([[[4, 3],
+                 [7, 6]]])
+    """
+    part = image[:, top : top + size, left : left + size]
+    return part.flip(2) if mirrored else part

@@ -1,0 +1,151 @@
+"""Layers that several networks are made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .network import Rate, activation_rates
+
+Start = Callable[[Tensor, torch.Generator], object]
+_Map = TypeVar("_Map", nn.Conv2d, nn.Linear)
+
+
+def normal(std: float) -> Start:
+    """Weights that start normal with deviation ``std``."""
+    return lambda weight, draws: weight.normal_(0, std, generator=draws)
+
+
+def uniform(bound: float) -> Start:
+    """Weights that start uniform in [-bound, bound)."""
+    return lambda weight, draws: weight.uniform_(-bound, bound, generator=draws)
+
+
+def he(weight: Tensor, draws: torch.Generator) -> None:
+    """Normal with deviation sqrt(2 / inputs of a sum)."""
+    weight.normal_(0, math.sqrt(2 / weight[0].numel()), generator=draws)
+
+
+def xavier(weight: Tensor, draws: torch.Generator) -> None:
+    """Uniform with variance 1 / inputs of a sum: what Caffe calls so."""
+    bound = math.sqrt(3 / weight[0].numel())
+    weight.uniform_(-bound, bound, generator=draws)
+
+
+class Layer(nn.Module):
+    """A linear map and the activation on its outputs.
+
+    A dense map sees the flattened input and gives (N, C, 1, 1), so that every activation meets
+    the same four dimensions.
+
+    Args:
+        linear: `torch.nn.Conv2d` or `torch.nn.Linear`, as `convolution` and `dense` make them.
+        act: The activation.
+        weight_lr: Factor on the learning rate of the weights, which are decayed.
+        bias_lr: Likewise for the biases, which are not.
+        max_norm: Largest L2 norm of the weights into one output; None for no limit.
+    """
+
+    def __init__(
+        self,
+        linear: nn.Conv2d | nn.Linear,
+        act: nn.Module,
+        weight_lr: float = 1.0,
+        bias_lr: float = 2.0,
+        max_norm: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.linear, self.act = linear, act
+        self.weight_lr, self.bias_lr, self.max_norm = weight_lr, bias_lr, max_norm
+
+    def forward(self, x: Tensor) -> Tensor:
+        if isinstance(self.linear, nn.Linear):
+            return self.act(self.linear(x.flatten(1))[:, :, None, None])
+        return self.act(self.linear(x))
+
+    def rates(self, weight_decay: float) -> Iterator[Rate]:
+        """How its parameters learn."""
+        yield Rate(self.linear.weight, self.weight_lr, weight_decay)
+        assert self.linear.bias is not None
+        yield Rate(self.linear.bias, self.bias_lr, 0.0)
+        yield from activation_rates(self.act)
+
+    def extra_repr(self) -> str:
+        limit = "" if self.max_norm is None else f", max_norm={self.max_norm}"
+        return f"weight_lr={self.weight_lr}, bias_lr={self.bias_lr}{limit}"
+
+
+def convolution(
+    inputs: int,
+    outputs: int,
+    kernel: int,
+    start: Start,
+    draws: torch.Generator,
+    *,
+    stride: int = 1,
+    padding: int = 0,
+    bias: float = 0.0,
+) -> nn.Conv2d:
+    """A convolution that starts as told, drawing from ``draws`` alone."""
+    made = nn.utils.skip_init(nn.Conv2d, inputs, outputs, kernel, stride=stride, padding=padding)
+    assert isinstance(made, nn.Conv2d)
+    return _started(made, start, draws, bias)
+
+
+def dense(
+    inputs: int, outputs: int, start: Start, draws: torch.Generator, *, bias: float = 0.0
+) -> nn.Linear:
+    """A fully connected map that starts as told, drawing from ``draws`` alone."""
+    made = nn.utils.skip_init(nn.Linear, inputs, outputs)
+    assert isinstance(made, nn.Linear)
+    return _started(made, start, draws, bias)
+
+
+def _started(made: _Map, start: Start, draws: torch.Generator, bias: float) -> _Map:
+    with torch.no_grad():
+        start(made.weight, draws)
+        assert made.bias is not None
+        made.bias.fill_(bias)
+    return made
+
+
+class LRN(nn.Module):
+    """Local response normalisation across channels (Krizhevsky et al., 2012), as Caffe does it.
+
+        y_c = x_c / (1 + alpha / size * sum_d x_d^2)^beta,  d over the ``size`` channels around c
+
+    The sum is a 1 x 1 convolution with a band matrix: fast in every layout, with a gradient that
+    does not vary from run to run. In float32, since it adds squares.
+
+    Args:
+        size: Channels in a sum, odd.
+        alpha: Strength.
+        beta: Exponent.
+
+    Shape:
+        Input and output (N, C, H, W).
+
+    Example:
+        >>> LRN(3, alpha=3.0, beta=1.0)(torch.ones(1, 3, 1, 1)).flatten().tolist()
+        [0.3333333432674408, 0.25, 0.3333333432674408]
+    """
+
+    def __init__(self, size: int = 5, alpha: float = 1e-4, beta: float = 0.75) -> None:
+        super().__init__()
+        self.size, self.alpha, self.beta = size, alpha, beta
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False):
+            wide = x.to(torch.promote_types(x.dtype, torch.float32))
+            channel = torch.arange(x.shape[1], device=x.device)
+            near = (channel[:, None] - channel).abs() <= self.size // 2  # (C, C)
+            total = F.conv2d(wide.square(), near.to(wide.dtype)[:, :, None, None])
+            return (wide * (1 + self.alpha / self.size * total).pow(-self.beta)).to(x.dtype)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}"

@@ -1,0 +1,57 @@
+"""Layers: how weights start, dense maps among images, local response normalisation."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from torch_srelu.lab.layers import LRN, Layer, convolution, dense, he, normal, uniform, xavier
+from torch_srelu.lab.seeds import generator
+
+
+@pytest.mark.parametrize(
+    ("start", "std"),
+    [
+        (normal(0.3), 0.3),
+        (uniform(0.3), 0.3 / math.sqrt(3)),
+        (he, math.sqrt(2 / 270)),
+        (xavier, math.sqrt(1 / 270)),
+    ],
+)
+def test_weights_start_with_their_deviation(start, std):
+    before = torch.random.get_rng_state()
+    conv = convolution(30, 40, 3, start, generator(0, "weights"), bias=0.2)
+    assert conv.weight.std().item() == pytest.approx(std, rel=0.03)
+    assert conv.weight.mean().abs().item() < std / 20
+    assert conv.bias is not None
+    assert torch.equal(conv.bias, torch.full((40,), 0.2))
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_a_dense_layer_acts_like_a_convolution_of_the_whole_image():
+    linear = dense(3 * 4 * 5, 7, normal(0.1), generator(1, "weights"))
+    x = torch.randn(2, 3, 4, 5)
+    expected = F.conv2d(x, linear.weight.view(7, 3, 4, 5), linear.bias)
+    torch.testing.assert_close(Layer(linear, nn.Identity())(x), expected)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_lrn_is_that_of_caffe(layout):
+    x = (10 * torch.randn(2, 7, 3, 4)).contiguous(memory_format=layout).requires_grad_()
+    y = LRN(5, alpha=0.02, beta=0.75)(x)
+    expected = F.local_response_norm(x, 5, alpha=0.02, beta=0.75, k=1.0)
+    torch.testing.assert_close(y, expected)
+    grad = torch.randn_like(y)
+    torch.testing.assert_close(
+        torch.autograd.grad(y, x, grad), torch.autograd.grad(expected, x, grad)
+    )
+
+
+def test_lrn_adds_squares_in_float32():
+    x = torch.full((1, 5, 1, 1), 300.0, dtype=torch.float16)  # 300^2 is beyond float16
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = LRN()(x)
+    assert y.dtype == torch.float16
+    torch.testing.assert_close(y.float(), LRN()(x.float()), rtol=1e-3, atol=0)
