@@ -46,7 +46,7 @@ def test_a_dead_seed_counts_for_no_rival(tmp_path: Path) -> None:
         assert list(cell.rival.errors) == [1, 3, 4]
         assert cell.rival.fates["dead"] == dead
     (line,) = (row for row in grids.table("table2", standing)[0].rows if row[0] == "NIN + ReLU")
-    assert line[5:] == ["3", "7.33", "1", "0"]
+    assert line[5:] == ["3", "100", "7.33", "1", "0"]
 
 
 def test_a_run_that_diverged_is_counted_and_not_replaced(tmp_path: Path) -> None:
@@ -75,3 +75,4 @@ def test_cost_is_what_like_runs_took(tmp_path: Path) -> None:
         f"3 runs of 100 epochs, about {max(1, round(3 * mean / 60))} min on one a GPU"
     )
     assert standing.cost(contests(["mnist"])) == "9 runs of 50 epochs"
+    assert standing.cost(contests(["maxout-cifar10"])) == "1 run of 60 epochs"  # another network
