@@ -11,7 +11,7 @@ from scipy import stats
 from specimens import record_of
 
 from torch_srelu.lab.nets import build
-from torch_srelu.lab.paper import grids, parameters
+from torch_srelu.lab.paper import grids, listing, parameters
 from torch_srelu.lab.paper.blocks import contests
 from torch_srelu.lab.paper.contests import wanted
 from torch_srelu.lab.paper.published import LEARNED, TABLES
@@ -83,6 +83,31 @@ def test_every_cell_has_a_number_or_a_command() -> None:
         assert [len(g.rows) for g in shown] == [len(table.under(c)) for c in table.conditions]
 
 
+def test_every_row_is_listed_with_its_command_and_cost(standing: Standing) -> None:
+    made = {grid.title: grid.rows for grid in listing.grids(standing)}
+    assert [len(rows) for rows in made.values()] == [
+        len(table.under(condition)) for table in TABLES.values() for condition in table.conditions
+    ]
+    for title, line in {
+        "Table 4: MNIST": [
+            "DSN: `srelu paper run dsn-mnist`, 1 run of 100 epochs",
+            "0.35",
+            "not run",
+        ],
+        "Table 2: CIFAR-100": [
+            "NIN: `srelu paper run nin-cifar100`, 1 run of 260 epochs",
+            "35.68",
+            "not run",
+        ],
+        "Table 1: CIFAR-10": [
+            "NIN + SReLU: `srelu paper run headline-cifar10`, took 1 min on one a machine",
+            "8.41",
+            "11.25, n = 8",
+        ],
+    }.items():
+        assert line in made[title]
+
+
 def test_a_short_run_is_called_short(tmp_path: Path) -> None:
     found = [
         record_of(tmp_path, SYSTEMS[row]("cifar10", 1), range(wrong), kept=1)
@@ -90,12 +115,13 @@ def test_a_short_run_is_called_short(tmp_path: Path) -> None:
     ]
     standing = Standing(found)
     lines = {row[0]: row for row in grids.table("table2", standing)[0].rows}
-    assert lines["Maxout"][1:7] == ["11.68", "15.00 short", "-", "-", "1", "60 of 500"]
-    assert lines["DSN"][1:7] == ["9.78", "10.00", "-", "-", "1", "400"]
-    assert lines["NIN"][1:7] == ["10.41", "5.00", "-", "-", "1", "260"]
+    assert lines["Maxout"][1:7] == ["11.68", "15.00 short", "-", "-", "1", "7.50"]
+    assert lines["DSN"][1:7] == ["9.78", "10.00", "-", "-", "1", "5.00"]
+    assert lines["NIN"][1:7] == ["10.41", "5.00", "-", "-", "1", "2.50"]
     values = {e["row"]: e for e in grids.entries("table2", standing) if e["condition"] == "cifar10"}
-    assert "ours are short, 60 of 500 epochs, and not to be ranked" in values["maxout"]["note"]
+    assert "ours is short, 60 of 500 epochs, and not to be ranked" in values["maxout"]["note"]
     assert "short" not in values["dsn"]["note"]
+    assert "ours after 400 epochs" in values["dsn"]["note"]
     assert values["dsn"]["ours"] == {"mean": 10.0, "std": None, "n": 1, "ci95": None}
 
 

@@ -46,7 +46,7 @@ def test_a_dead_seed_counts_for_no_rival(tmp_path: Path) -> None:
         assert list(cell.rival.errors) == [1, 3, 4]
         assert cell.rival.fates["dead"] == dead
     (line,) = (row for row in grids.table("table2", standing)[0].rows if row[0] == "NIN + ReLU")
-    assert line[5:] == ["3", "100", "7.33", "1", "0"]
+    assert line[5:] == ["3", "7.33", "1", "0"]
 
 
 def test_a_run_that_diverged_is_counted_and_not_replaced(tmp_path: Path) -> None:

@@ -14,11 +14,8 @@ from .published import IMAGENET, TITLES, Row, Table
 from .standing import Cell, Standing, contests_with
 from .systems import SYSTEMS, is_short
 
-READING = (
-    "Test error in percent at the last epoch; ema: of the averaged weights; sd: over n seeds; "
-    "epochs: of our runs."
-)
-HEADERS = ["model", "paper", "ours", "sd", "95 % interval", "n", "epochs", "ema", "dead", "div."]
+READING = "Test error in percent at the last epoch; ema: of the averaged weights; sd: over n seeds."
+HEADERS = ["model", "paper", "ours", "sd", "95 % interval", "n", "ema", "dead", "div."]
 # What is to be known of a condition.
 REMARKS = {
     IMAGENET: "ours are top-1 errors of Imagenette, 10 of ImageNet's 1,000 classes, with 3,925 "
@@ -66,22 +63,31 @@ def _line(row: Row, condition: str, cell: Cell | None) -> list[str]:
     return [
         row.title,
         paper,
-        f"{summary.mean:.2f}" + (" short" if is_short(cell.run) else "") if summary else NOTHING,
+        value(cell),
         f"{summary.std:.2f}" if summary and summary.std is not None else NOTHING,
         interval(summary and summary.interval),
         str(summary.n if summary else 0),
-        epochs(cell.run),
         f"{cell.averaged.mean:.2f}" if cell.averaged else NOTHING,
         str(fates[DEAD]),
         str(fates[DIVERGED]),
     ]
 
 
+def value(cell: Cell) -> str:
+    """The mean of our errors; whoever reads it is told if the runs are short."""
+    if cell.rival.summary is None:
+        return NOTHING
+    return f"{cell.rival.summary.mean:.2f}" + (" short" if is_short(cell.run) else "")
+
+
 def _remarks(row: Row, condition: str) -> list[str]:
     """What a reader should know of a row and of our number for it."""
     remarks = [row.note] if row.note else []
-    if row.name in SYSTEMS and is_short(run := SYSTEMS[row.name](condition, 1)):
-        remarks.append(f"ours are short, {epochs(run)} epochs, and not to be ranked")
+    if row.name in SYSTEMS:
+        run = SYSTEMS[row.name](condition, 1)
+        length = f"{epochs(run)} epochs"
+        short = f"ours is short, {length}, and not to be ranked"
+        remarks.append(short if is_short(run) else f"ours after {length}")
     return remarks
 
 

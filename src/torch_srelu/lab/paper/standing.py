@@ -124,6 +124,11 @@ class Standing:
         found = {r.run.key(): r for contest in chosen for r in self.counted(contest)}
         return sum(map(_device_seconds, found.values()))
 
+    def spent(self, chosen: Sequence[Contest]) -> str:
+        """What the runs of contests took, in words."""
+        minutes = max(1, round(self.device_seconds(chosen) / 60))
+        return f"took {minutes} min on one {self._hardware()}"
+
     def cost(self, chosen: Sequence[Contest]) -> str:
         """What the missing runs of contests take, by what like runs took; in words."""
         runs = self.missing(chosen)
