@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..choices import check_choice
+from ..recipes import with_freeze
 from ..run import Run
 
 SHORT = 60  # epochs; printed as short and never ranked against the paper
@@ -121,9 +122,12 @@ def rival(system: str, dataset: str, seed: int, **decisions: Any) -> Run:
     Example:
         >>> rival("dsn", "cifar10", seed=1, augmentation="flips").epochs
         400
-        >>> rival("googlenet", "imagenette", seed=1, activation="prelu").net
-        'googlenet-imagenette'
+        >>> rival("googlenet", "imagenette", seed=1, activation="srelu").freeze
+        5
     """
     check_choice("system", system, RECIPES)
     check_choice(f"data set for {system}", dataset, RECIPES[system])
-    return Run(dataset=dataset, seed=seed, **RECIPES[system][dataset] | decisions)
+    fields = RECIPES[system][dataset] | decisions
+    if "activation" not in fields:
+        raise ValueError(f"{system} takes any activation: say which, as activation=...")
+    return Run(dataset=dataset, seed=seed, **with_freeze(fields))
