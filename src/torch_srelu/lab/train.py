@@ -112,7 +112,7 @@ def train(
         weights = _starting_weights(records_root, run)
         session = Session(run, data_root, device, crew, capture, compiled)  # may fail: first
         here = environment(device) | ({"beside": beside} if beside > 1 else {})
-        with _open(records_root, run, here, crew) as record:
+        with contextlib.closing(session), _open(records_root, run, here, crew) as record:
             state = checkpoints.load(record.folder)
             if state is not None:
                 session.load_state_dict(state)
