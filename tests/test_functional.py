@@ -114,3 +114,29 @@ def test_a_view_of_the_opposite_sign() -> None:
     grad = torch._neg_view(torch.ones(1, 3))
     (got,) = torch.autograd.grad(SReLU(3)(leaf), leaf, grad)
     assert torch.equal(got, -torch.ones(1, 3))
+
+
+def test_tensors_that_outlived_a_transform() -> None:
+    """torch.func leaves wrappers behind, which look like tensors and have no memory."""
+    kept = []
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        kept.append(x)
+        return x.sum()
+
+    x = torch.randn(2, 3)
+    torch.func.grad(loss)(x)
+    params = [torch.full((3,), v) for v in (0.5, 0.7, -0.5, 0.1)]
+    expected = torch_srelu.srelu(x, *params)
+    assert torch.equal(torch_srelu.srelu(kept[0], *params), expected)
+    with torch.no_grad():
+        assert torch.equal(torch_srelu.srelu(kept[0], *params), expected)
+
+
+def test_scalars_and_odd_dims_are_refused_like_all_else() -> None:
+    scalars = [torch.tensor(v) for v in (0.5, 0.7, -0.5, 0.1)]
+    with pytest.raises(ValueError, match="t_r must be 1-D"):
+        torch_srelu.srelu(torch.randn(5), *scalars)
+    ones = [torch.ones(3) for _ in range(4)]
+    with pytest.raises(TypeError, match="dim must be an int"):
+        torch_srelu.srelu(torch.randn(2, 3), *ones, dim=torch.tensor(1))  # type: ignore[arg-type]

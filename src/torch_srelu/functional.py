@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch._functorch.utils import unwrap_dead_wrappers
 from torch.jit import is_tracing  # type: ignore[attr-defined]
 from torch.overrides import handle_torch_function, has_torch_function
 
@@ -71,11 +72,12 @@ def srelu(
         operator = registration.srelu if bias is None else registration.biased_srelu
         return operator(x, *tensors[1:], dim, frozen)
     if not torch.is_grad_enabled():
+        x, t_r, a_r, t_l, a_l, bias = unwrap_dead_wrappers((x, t_r, a_r, t_l, a_l, bias))
         return registration.compute(x, t_r, a_r, t_l, a_l, dim, bias)
     if memory.active():
         x = registration.add_bias(x, bias, dim)
         return memory.apply(x, (t_r, a_r, t_l, a_l), dim, frozen)
-    return registration.fused(x, t_r, a_r, t_l, a_l, bias, dim, frozen)
+    return registration.Fused.apply(x, t_r, a_r, t_l, a_l, bias, dim, frozen)  # type: ignore[return-value]
 
 
 def _intercepted(x: Tensor, *params: Tensor) -> bool:
@@ -99,7 +101,9 @@ def _fits(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: in
             and t_l.dtype in DTYPES
             and a_l.dtype in DTYPES
             and device == t_r.device == a_r.device == t_l.device == a_l.device
+            and len(shape) == 1
             and shape == a_r.shape == t_l.shape == a_l.shape
+            and type(dim) is int
             and x.shape[dim : dim + 1 or None] == shape
         )
     except (AttributeError, TypeError):  # something is no tensor, or dim no int

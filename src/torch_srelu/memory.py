@@ -34,8 +34,9 @@ def recompute_outputs() -> Iterator[None]:
     inside or outside of the context.
 
     As without it, a tensor that was modified in place is a RuntimeError when the backward pass
-    needs it, and the input of a unit is needed where its output is. Writes that autograd does not
-    see (``x.data``, NumPy) are not seen here either.
+    needs it, and the input of a unit is needed where its output is. An output itself may be
+    modified once a layer has used it: it is computed again as it was. Writes that autograd does
+    not see (``x.data``, NumPy) are not seen here either.
 
     Compiled code decides for itself what it recomputes: there, this context has no effect. Nor has
     it in a checkpointed region or an inner ``saved_tensors_hooks``: torch asks the innermost hooks
@@ -69,7 +70,7 @@ def apply(x: Tensor, params: tuple[Tensor, ...], dim: int, frozen: bool) -> Tens
     """`registration.Fused`, with its output noted as one that can be recomputed."""
     _here.packed = packed = []
     try:
-        y: Tensor = registration.fused(x, *params, None, dim, frozen)
+        y: Tensor = registration.Fused.apply(x, *params, None, dim, frozen)  # type: ignore[assignment]
     finally:
         _here.packed = None
     if packed:  # else nothing needs a gradient, or other hooks took the tensors
@@ -180,7 +181,8 @@ class _Output:
         x, *params = inputs
         self._version = y._version
         self._x = weakref.ref(x)
-        self._params, self._dim = torch.cat([p.tensor() for p in params]), dim
+        with torch.no_grad():
+            self._params, self._dim = torch.cat([p.tensor() for p in params]), dim
         self._recipe: weakref.ref[_Recipe] | None = None
 
     def shows(self, tensor: Tensor) -> bool:

@@ -111,3 +111,9 @@ def test_damaged_archives_say_so(tmp_path: Path, runs: list[Record]) -> None:
     copy.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(RecordError, match="is damaged"):
         records.load(copy)
+
+
+def test_one_of_two_new_records_of_a_run_must_go(tmp_path: Path) -> None:
+    pair = [specimen(tmp_path / place, "relu", seed=0, wrong=[n]) for n, place in enumerate("ab")]
+    with pytest.raises(ValueError, match="is another record of the run"):
+        archives.collect(pair, tmp_path / "results")

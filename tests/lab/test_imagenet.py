@@ -1,6 +1,7 @@
 """Photographs from class folders and shards: the same images, epochs that resume, bad input."""
 
 import io
+import multiprocessing
 import os
 import tarfile
 from pathlib import Path
@@ -123,6 +124,19 @@ def test_an_epoch_goes_on_from_any_step(folders, workers):
     batches.advance()  # an epoch that is left in its middle
     assert equal(epoch(batches, 1, step=2), whole[2:])
     assert equal(epoch(batches, 1), whole)  # and workers are used again
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_no_worker_stays_behind(folders):
+    train, _ = open_images(folders, Team())
+    batches = streamed(train, workers=2)
+    epoch(batches, 0)
+    assert not multiprocessing.active_children()
+    batches.begin(1)
+    batches.advance()
+    assert len(multiprocessing.active_children()) == 2
+    batches.close()
+    assert not multiprocessing.active_children()
 
 
 def test_images_kept_on_the_device_give_the_same_batches(folders):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from torch_srelu.lab.recipes import CONDITIONS, LENGTHS, faithful
+from torch_srelu.lab.recipes import CONDITIONS, LENGTHS, faithful, recipe
 from torch_srelu.lab.schedules import learning_rate
 
 STEPS = 50_000 // 128
@@ -46,3 +46,8 @@ def test_what_is_not_published_is_refused() -> None:
         faithful("mnist", "relu", 1, "published")
     with pytest.raises(ValueError, match="unknown condition 'cifar'"):
         faithful("cifar", "relu", 1)
+
+
+def test_data_without_a_recipe_are_refused() -> None:
+    with pytest.raises(ValueError, match="unknown data set with a recipe of its own 'imagenette'"):
+        recipe("imagenette", "relu", seed=1)

@@ -2,6 +2,7 @@
 
 import json
 import resource
+import zipfile
 
 import pytest
 import torch
@@ -151,3 +152,9 @@ def test_a_full_disk_leaves_the_old_file_whole(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_other_archives_are_passed_over(tmp_path):
+    with zipfile.ZipFile(tmp_path / "holidays.zip", "w") as archive:
+        archive.writestr("beach.txt", "sun")
+    assert records.find(tmp_path) == []

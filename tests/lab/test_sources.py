@@ -99,6 +99,7 @@ def test_a_run_goes_on_in_the_middle_of_an_epoch(folder, tmp_path, monkeypatch, 
 
     with pytest.raises(Stop):
         first.train_epoch(stop)
+    first.close()
     assert (state["epoch"], state["step"]) == (1, 1)
     second = Session(run, folder, CPU, Team(), capture=False)
     second.load_state_dict(state)

@@ -1,5 +1,6 @@
 """Training: what is learned, what is recorded, and that stopping changes nothing."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -168,6 +169,17 @@ def test_a_run_begins_with_the_weights_of_another(tmp_path):
         assert torch.equal(averages[name], weight)  # of what it began with: nothing was learned
     with pytest.raises(ValueError, match="no finished record of it with a checkpoint"):
         train(tiny(start="0123456789"), tmp_path)
+
+
+def test_once_begun_it_needs_the_other_run_no_more(tmp_path):
+    base = train(tiny("lrelu", epochs=1, options={"slope": 0.2}), tmp_path)
+    run = tiny(epochs=2, freeze=0, start=base.run.key())
+    with pytest.raises(Stopped):
+        train(run, tmp_path, stop=lambda: True)
+    shutil.rmtree(base.folder)
+    result = train(run, tmp_path).result
+    assert result is not None
+    assert result["status"] == "finished"
 
 
 def test_killed_at_ten_random_moments_the_record_is_the_same(tmp_path, whole):

@@ -44,21 +44,25 @@ def collect(chosen: Sequence[Record], results: Path) -> Collected:
         results: The folder; it is made if need be.
     """
     new: list[tuple[Path, bytes]] = []
+    keys: dict[str, Path] = {}  # of the new ones
     known: list[Record] = []
     labels: dict[Path, Tensor] = {}
     for record in chosen:
         if record.result is None:
             raise ValueError(f"{record.folder} is not finished: train it to its end first")
         packed = pack(record)
-        there = records.with_key(results, record.run.key())
+        key = record.run.key()
+        there = records.with_key(results, key)
         if any(other.folder.read_bytes() == packed for other in there):
             known.append(record)
             continue
-        if there:
+        other = there[0].folder if there else keys.get(key)
+        if other is not None:
             raise ValueError(
-                f"{there[0].folder} is another record of the run in {record.folder}: only one can "
-                "count; remove one of the two"
+                f"{other} is another record of the run in {record.folder}: only one can count; "
+                "remove one of the two"
             )
+        keys[key] = record.folder
         new.append((results / f"{record.folder.stem}{ARCHIVE}", packed))
         if record.tested:
             _agree(labels, records.labels_file(results, record.run.dataset), record)

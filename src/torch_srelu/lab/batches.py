@@ -61,6 +61,10 @@ class BatchSource(Protocol):
         """The tensors that `next` changes."""
         ...
 
+    def close(self) -> None:
+        """Called when no batch is taken any more."""
+        ...
+
 
 class Batches:
     """Batches of this process, epoch by epoch: a function of the seed alone.
@@ -103,6 +107,9 @@ class Batches:
 
     def advance(self) -> None:
         """Nothing to wait for: all images are on the device."""
+
+    def close(self) -> None:
+        """Nothing to end."""
 
     def rewind(self) -> None:
         """Makes the epoch's first batch the next one."""

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..module import NAMES
-from . import statistics
+from . import statistics, systems
 from .comparison import Rival
-from .nets import plan
 from .run import Run
 from .statistics import Summary
 
@@ -49,7 +48,8 @@ def layers(rival: Rival) -> dict[str, Layer]:
 
 def in_order(run: Run, names: Iterable[str]) -> list[str]:
     """Layer names from the input to the output of the run's network; unknown ones last."""
-    places = {layer.name: i for i, layer in enumerate(plan(run.net).layers)}
+    net = systems.plan(run.net).build(run.activation, run.options)
+    places = {name: i for i, (name, _) in enumerate(net.sites())}
     return sorted(names, key=lambda name: (places.get(name, len(places)), name))
 
 

@@ -87,11 +87,17 @@ def recipe(dataset: str, activation: str, seed: int, **decisions: Any) -> Run:
         'nin-digits'
     """
     known(dataset)
-    fields = _DECISIONS[dataset] | decisions
-    if registered(activation).adapts and "freeze" not in fields:
-        epochs = fields["epochs"]
-        fields["freeze"] = min(max(1, round(FREEZE_SHARE * epochs)), epochs - 1)
-    return Run(dataset=dataset, activation=activation, seed=seed, **fields)
+    check_choice("data set with a recipe of its own", dataset, _DECISIONS)
+    fields = _DECISIONS[dataset] | {"activation": activation} | decisions
+    return Run(dataset=dataset, seed=seed, **with_freeze(fields))
+
+
+def with_freeze(fields: dict[str, Any]) -> dict[str, Any]:
+    """Fields of a run; an adaptive activation is frozen at first, if they do not say how long."""
+    if not registered(fields["activation"]).adapts or "freeze" in fields:
+        return fields
+    epochs = fields["epochs"]
+    return fields | {"freeze": min(max(1, round(FREEZE_SHARE * epochs)), epochs - 1)}
 
 
 def faithful(

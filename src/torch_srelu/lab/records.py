@@ -226,8 +226,17 @@ def write_predictions(folder: Path, predictions: Tensor, labels: Tensor) -> None
 
 def _load_all(root: Path, pattern: str) -> list[Record]:
     folders = [path.parent for path in root.glob(f"{pattern}/run.json")]
-    archives = list(root.glob(f"{pattern}{ARCHIVE}"))
+    archives = [path for path in root.glob(f"{pattern}{ARCHIVE}") if _is_record(path)]
     return [load(place) for place in sorted([*folders, *archives], key=lambda place: place.name)]
+
+
+def _is_record(archive: Path) -> bool:
+    """Whether an archive is ours, or damaged, which whoever reads it will say."""
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            return "run.json" in opened.namelist()
+    except zipfile.BadZipFile:
+        return True
 
 
 def _read(place: Path, name: str) -> bytes | None:

@@ -112,7 +112,7 @@ def train(
         weights = _starting_weights(records_root, run)
         session = Session(run, data_root, device, crew, capture, compiled)  # may fail: first
         here = environment(device) | ({"beside": beside} if beside > 1 else {})
-        with _open(records_root, run, here, crew) as record:
+        with contextlib.closing(session), _open(records_root, run, here, crew) as record:
             state = checkpoints.load(record.folder)
             if state is not None:
                 session.load_state_dict(state)
@@ -244,8 +244,12 @@ def _finish(session: Session, record: Record, status: str, startup: float) -> No
 
 
 def _starting_weights(root: Path | str, run: Run) -> dict[str, torch.Tensor] | None:
-    """What the run that ``run.start`` names ended with; None if there is no such start."""
-    if not run.start:
+    """What the run that ``run.start`` names ended with; None if there is no such start.
+
+    Nor is it needed where the run has a checkpoint of its own.
+    """
+    begun = records.unfinished(root, run)
+    if not run.start or (begun is not None and checkpoints.load(begun.folder) is not None):
         return None
     ended = (r for r in records.with_key(root, run.start) if r.result is not None)
     state = next((s for r in ended if (s := checkpoints.load(r.folder)) is not None), None)

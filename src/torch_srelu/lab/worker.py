@@ -21,6 +21,9 @@ class _Switch:
 
     def __init__(self) -> None:
         self.off = False
+        # Whatever else is printed goes to the log: the starter expects lines of ours alone.
+        self.out = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._turn)
 
@@ -30,10 +33,10 @@ class _Switch:
     def say(self, line: dict[str, Any]) -> None:
         """Writes a line for the starter, or turns off if it cannot be reached."""
         try:
-            print(json.dumps(line), flush=True)
+            print(json.dumps(line), file=self.out, flush=True)
         except BrokenPipeError:
             self.off = True
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.out.fileno())
 
 
 def main() -> int:

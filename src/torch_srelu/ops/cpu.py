@@ -17,7 +17,7 @@ ISAS = ("portable", "avx2", "avx512")
 ADDS_BIAS = False  # its kernels take x alone
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}  # places in the C tables
 
-ABI = 1  # of the functions below; the same number stands in srelu.c
+ABI = 2  # of the functions below; the same number stands in srelu.c
 
 _isa: int | None = None  # a place in ISAS; None: the best that this machine has
 

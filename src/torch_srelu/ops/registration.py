@@ -7,8 +7,6 @@ that traces or intercepts (torch.compile, fake tensors, dispatch modes) goes thr
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
@@ -49,10 +47,9 @@ def compute(
     """SReLU of ``x``, or of ``x + bias``, by whichever execution serves ``x``."""
     kernels = backends.kernels(x)
     if kernels is None or x.numel() == 0:
-        x = add_bias(x, bias, dim)
-        return _strided_as(x, reference.srelu(x, t_r, a_r, t_l, a_l, dim))
+        return _strided_as(x, reference.srelu(add_bias(x, bias, dim), t_r, a_r, t_l, a_l, dim))
     if bias is not None and not kernels.ADDS_BIAS:
-        x, bias = add_bias(x, bias, dim), None
+        return _strided_as(x, compute(add_bias(x, bias, dim), t_r, a_r, t_l, a_l, dim))
     x, view = _dense(x, t_r, dim)
     if bias is None:
         return kernels.forward(x, (t_r, a_r, t_l, a_l), view)
@@ -79,12 +76,15 @@ def compute_backward(
     """
     kernels = backends.kernels(x)
     params = (t_r, a_r, t_l, a_l)
-    needs = (need_input, need_params, bias, need_bias)
+    apart = None  # what computes it where bias and SReLU come one after the other
     if kernels is None or x.numel() == 0:
-        grad_x, rows = _after_bias(_reference_backward, grad, x, params, dim, *needs)
+        apart = _reference_backward
+    elif bias is not None and not kernels.ADDS_BIAS:
+        apart = compute_backward
+    if kernels is None or apart is not None:
+        needs = (need_input, need_params, bias, need_bias)
+        grad_x, rows = _after_bias(apart, grad, x, params, dim, *needs)
         return grad_x if grad_x is None else _strided_as(x, grad_x), rows
-    if bias is not None and not kernels.ADDS_BIAS:
-        return _after_bias(compute_backward, grad, x, params, dim, *needs)
     x, view = _dense(x, t_r, dim)
     grad = layout.like(grad, x)
     if bias is None:
@@ -163,11 +163,6 @@ class Fused(torch.autograd.Function):
             # vmap is not torch.func's, and only operators that torch knows can see through it.
             return _backward(ctx, grad, _known_to_torch)
         return _backward(ctx, grad, compute_backward)
-
-
-# Past Function.apply in Python, which prepares arguments for transforms of torch.func: callers have
-# made sure that there are none.
-fused: Callable[..., Tensor] = super(torch.autograd.Function, Fused).apply  # type: ignore[misc]
 
 
 def _backward(ctx, grad: Tensor, function) -> tuple[Tensor | None, ...]:

@@ -126,7 +126,8 @@ def _column_lanes(step, total, columns, k, in_row, REPEAT: tl.constexpr, ROWS: t
 @triton.jit
 def _rest(start, total):
     """How many elements follow ``start``, as far as a tile can reach."""
-    return tl.minimum(total - start, 2147483647).to(tl.int32)
+    # A multiple of 16, as sizes often are: masks then keep whole vectors together.
+    return tl.minimum(total - start, 2**31 - 16).to(tl.int32)
 
 
 @triton.jit

@@ -11,7 +11,7 @@ CELLS = [(system, data) for system, of in RECIPES.items() for data in of]
 
 @pytest.mark.parametrize(("system", "data"), CELLS)
 def test_a_recipe_fits_its_data_and_its_network(system, data):
-    act = {"activation": "srelu", "freeze": 5} if system == "googlenet" else {}
+    act = {"activation": "srelu"} if system == "googlenet" else {}
     run = rival(system, data, seed=1, **act)  # checks that all decisions fit together
     assert systems.plan(run.net).unit(run.activation).name == run.activation
     short = rival(system, data, seed=1, epochs=SHORT, **act)
@@ -38,3 +38,9 @@ def test_unknown_names_list_the_choices():
         rival("maxuot", "cifar10", 1)
     with pytest.raises(ValueError, match="unknown data set for tree-prior 'cifar10'"):
         rival("tree-prior", "cifar10", 1)
+
+
+def test_googlenet_wants_an_activation_and_freezes_srelu():
+    with pytest.raises(ValueError, match="googlenet takes any activation"):
+        rival("googlenet", "imagenette", 1)
+    assert rival("googlenet", "imagenette", 1, activation="srelu").freeze == 5

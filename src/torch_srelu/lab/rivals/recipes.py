@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..choices import check_choice
+from ..recipes import with_freeze
 from ..run import Run
 
 SHORT = 60  # epochs; printed as short and never ranked against the paper
@@ -18,7 +19,7 @@ SHORT = 60  # epochs; printed as short and never ranked against the paper
 _LINEAR: dict[str, Any] = {"schedule": "poly", "power": 1.0}
 _WHITE: dict[str, Any] = {"preprocessing": "gcn+zca"}
 _MAXOUT: dict[str, Any] = {"batch": 128, "lr": 0.17, "momentum": 0.6, "epochs": 500}
-_MAXOUT_MNIST: dict[str, Any] = {"batch": 128, "lr": 0.05, "momentum": 0.7, "epochs": 100}
+_MAXOUT_MNIST: dict[str, Any] = {"batch": 128, "lr": 0.05, "momentum": 0.5, "epochs": 100}
 _CNN: dict[str, Any] = {
     "batch": 100,
     "lr": 0.01,
@@ -121,9 +122,12 @@ def rival(system: str, dataset: str, seed: int, **decisions: Any) -> Run:
     Example:
         >>> rival("dsn", "cifar10", seed=1, augmentation="flips").epochs
         400
-        >>> rival("googlenet", "imagenette", seed=1, activation="prelu").net
-        'googlenet-imagenette'
+        >>> rival("googlenet", "imagenette", seed=1, activation="srelu").freeze
+        5
     """
     check_choice("system", system, RECIPES)
     check_choice(f"data set for {system}", dataset, RECIPES[system])
-    return Run(dataset=dataset, seed=seed, **RECIPES[system][dataset] | decisions)
+    fields = RECIPES[system][dataset] | decisions
+    if "activation" not in fields:
+        raise ValueError(f"{system} takes any activation: say which, as activation=...")
+    return Run(dataset=dataset, seed=seed, **with_freeze(fields))

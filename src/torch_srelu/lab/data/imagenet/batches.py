@@ -6,7 +6,7 @@ any step of any epoch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import torch
 from torch import Tensor
@@ -75,7 +75,8 @@ class StreamedBatches:
         share = team.share(batch)
         self._views = _Views(len(listing), batch, seed, share)
         self.reader = Reader(listing, self._views, workers, fill=True, pinned=device.type == "cuda")
-        self._batches: Iterator[Decoded] = iter(())
+        self._batches: Generator[Decoded] | None = None
+        self._left = 0  # batches of the epoch that were not taken yet
         local = share.stop - share.start
         self.pixels = torch.zeros(local, 3, SHOWN, SHOWN, dtype=torch.uint8, device=device)
         self.labels = torch.zeros(local, dtype=torch.int64, device=device)
@@ -83,8 +84,17 @@ class StreamedBatches:
 
     def begin(self, epoch: int, step: int = 0) -> None:
         """Goes to batch ``step`` of ``epoch``."""
+        self.close()
         self._views.epoch, self._views.step = epoch, step
-        self._batches = iter(self.reader)
+        self._batches, self._left = iter(self.reader), self.steps - step
+
+    def close(self) -> None:
+        """Ends the workers of this epoch.
+
+        Left to the garbage collector, they would be waited for, five seconds each.
+        """
+        if self._batches is not None:
+            self._batches.close()
 
     @property
     def device(self) -> torch.device:
@@ -104,9 +114,13 @@ class StreamedBatches:
 
     def advance(self) -> None:
         """Brings the next batch to the device."""
+        assert self._batches is not None, "begin an epoch first"
         images, labels, _ = next(self._batches)
         self.pixels.copy_(images, non_blocking=True)
         self.labels.copy_(labels, non_blocking=True)
+        self._left -= 1
+        if not self._left:
+            self.close()
 
     def next(self) -> tuple[Tensor, Tensor]:
         """The images (B, 3, 224, 224) that `advance` brought, and their classes (B,)."""

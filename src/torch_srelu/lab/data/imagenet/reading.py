@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -101,11 +101,10 @@ class Reader:
             num_workers=workers,
             collate_fn=partial(_collate, listing=listing, fill=fill),
             pin_memory=pinned,
-            persistent_workers=workers > 0,
             prefetch_factor=_PREFETCHED if workers else None,
         )
 
-    def __iter__(self) -> Iterator[Decoded]:
+    def __iter__(self) -> Generator[Decoded]:
         for batch in self._loader:
             self._skip(batch.unreadable)
             yield batch

@@ -1,0 +1,83 @@
+"""The code that Triton makes for a GPU, looked at without one: the loops of the backward pass.
+
+Threads add up what they read on their own. If Triton spread a sum over threads instead, every step
+of the loop would wait at barriers: the kernel would be right, and up to 24 times slower.
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("triton")
+
+# In a process of its own: here, Triton is the interpreter.
+COMPILE = """
+import sys
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from torch_srelu.ops import triton as host
+from torch_srelu.ops.layout import View
+
+POINTERS = {"g_ptr", "x_ptr", "gx_ptr"}
+view, dtype = View(*map(int, sys.argv[1:4])), getattr(torch, sys.argv[4])
+launch = host._backward_launch(view, dtype, True, True, True).first
+names = launch.kernel.arg_names
+fixed = dict(zip(names[-len(launch.fixed):], launch.fixed))
+sizes = set(names[-len(launch.fixed):][: len(launch.sizes)])
+kind = {torch.bfloat16: "*bf16", torch.float32: "*fp32"}[dtype]
+signature = {
+    n: kind if n in POINTERS else "i32" if n in sizes else "constexpr" if n in fixed else "*fp32"
+    for n in names
+}
+constants = {(names.index(n),): v for n, v in fixed.items() if n not in sizes}
+aligned = [n for n in names if n not in fixed or (n in sizes and fixed[n] % 16 == 0)]
+attributes = {(names.index(n),): [["tt.divisibility", 16]] for n in aligned}
+source = ASTSource(launch.kernel, signature, constants, attributes)
+options = {"num_warps": launch.meta["num_warps"]}
+print(triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"])
+"""
+
+
+def loops(ptx: str) -> list[str]:
+    """The bodies of all loops: from a label to a jump back to it."""
+    found = []
+    for label in re.finditer(r"^(\$L\w+):", ptx, re.MULTILINE):
+        back = re.compile(rf"bra(?:\.uni)?\s+{re.escape(label[1])};")
+        jumps = list(back.finditer(ptx, label.end()))
+        if jumps:
+            found.append(ptx[label.end() : jumps[-1].end()])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("view", "dtype"),
+    [
+        ((3211264, 64, 1), "bfloat16"),  # columns, few channels: several rows as one
+        ((127 * 49, 96, 1), "bfloat16"),  # incomplete rows at the end
+        ((131072, 192, 1), "float32"),
+        ((128, 192, 256), "bfloat16"),  # runs, several to a tile
+    ],
+)
+def test_threads_add_up_on_their_own(view: tuple[int, int, int], dtype: str) -> None:
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    made = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", COMPILE, *map(str, view), dtype],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr[-2000:]
+    bodies = [body for body in loops(made.stdout) if "ld.global" in body]
+    assert bodies, "no loop that reads"
+    for body in bodies:
+        assert "st.global" in body
+        for barrier in ("bar.sync", "st.shared", "ld.shared"):
+            assert barrier not in body
