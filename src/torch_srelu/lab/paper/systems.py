@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..recipes import CONDITIONS, FAITHFUL, FREEZE_SHARE, recipe
+from ..recipes import CONDITIONS, FAITHFUL, recipe
 from ..rivals.recipes import RECIPES, SHORT, rival
 from ..run import Run
 
@@ -151,10 +151,6 @@ def linear(condition: str, seed: int) -> Run:
     return _published("linear", condition, seed)
 
 
-def _googlenet(condition: str, seed: int, activation: str, freeze: int = 0) -> Run:
-    return _published("googlenet", condition, seed, activation=activation, freeze=freeze)
-
-
 @_system("googlenet")
 def googlenet(condition: str, seed: int) -> Run:
     """GoogLeNet + ReLU (Szegedy et al., 2014, as BVLC has it), on ten classes of ImageNet.
@@ -163,7 +159,7 @@ def googlenet(condition: str, seed: int) -> Run:
     Cost: 29,500 steps of 32 images, 100 epochs.
     Paper: imagenet 11.10 %, of all 1,000 classes.
     """
-    return _googlenet(condition, seed, "relu")
+    return _published("googlenet", condition, seed, activation="relu")
 
 
 @_system("googlenet+prelu")
@@ -174,7 +170,7 @@ def googlenet_prelu(condition: str, seed: int) -> Run:
     Cost: 29,500 steps of 32 images, 100 epochs.
     Paper: not in it.
     """
-    return _googlenet(condition, seed, "prelu")
+    return _published("googlenet", condition, seed, activation="prelu")
 
 
 @_system("googlenet+srelu")
@@ -185,5 +181,4 @@ def googlenet_srelu(condition: str, seed: int) -> Run:
     Cost: 29,500 steps of 32 images, 100 epochs.
     Paper: imagenet 9.86 %, of all 1,000 classes.
     """
-    epochs = whole_length(_googlenet(condition, seed, "relu"))
-    return _googlenet(condition, seed, "srelu", freeze=round(FREEZE_SHARE * epochs))
+    return _published("googlenet", condition, seed, activation="srelu")
