@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from official import write_small
 from photographs import write_folders
 
 from torch_srelu.lab import archives, records, systems
 from torch_srelu.lab.data.registry import DATASETS
+from torch_srelu.lab.distributed import Team
 from torch_srelu.lab.nets import Pool, plan
 from torch_srelu.lab.paper.blocks import contests
 from torch_srelu.lab.paper.contests import wanted
@@ -18,12 +20,19 @@ from torch_srelu.lab.paper.system_blocks import SYSTEM_BLOCKS
 from torch_srelu.lab.paper.systems import SYSTEMS, is_short
 from torch_srelu.lab.run import Run
 from torch_srelu.lab.schedules import learning_rate
+from torch_srelu.lab.session import Session
 from torch_srelu.lab.train import train
 
-RUNS = wanted(contests(list(SYSTEM_BLOCKS)), {})
+RUNS = wanted(contests([*SYSTEM_BLOCKS, "apl-neuron"]), {})
 # One of each network and activation; what else differs is augmentation and the seed.
 KINDS = {f"{run.net}+{run.activation}": run for run in RUNS}
 SMALL = {name: run for name, run in KINDS.items() if run.dataset != "imagenette"}
+# Networks that are also there for CIFAR-10: these differ in the last layer.
+TWINS = {
+    name: run
+    for name, run in SMALL.items()
+    if name.replace("cifar100", "cifar10") in SMALL.keys() - {name}
+}
 
 
 def test_nin_itself_has_max_pooling_and_its_authors_schedule() -> None:
@@ -81,12 +90,26 @@ def collected(run: Run, data: Path, tmp_path: Path) -> records.Record:
     return packed
 
 
-@pytest.mark.parametrize("kind", SMALL)
+def small_data(run: Run, root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    count = 2 if run.dataset == "cifar10" else 10  # CIFAR-10 has five files
+    monkeypatch.setitem(DATASETS, run.dataset, write_small(root / "data", run.dataset, count))
+    return root / "data"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in SMALL if kind not in TWINS])
 def test_it_trains_two_steps_and_is_collected(kind, tmp_path, monkeypatch) -> None:
-    run = SMALL[kind]
-    count = 2 if run.dataset == "cifar10" else 10  # which has five files
-    monkeypatch.setitem(DATASETS, run.dataset, write_small(tmp_path / "data", run.dataset, count))
-    collected(rehearsal(run), tmp_path / "data", tmp_path)
+    data = small_data(SMALL[kind], tmp_path, monkeypatch)
+    collected(rehearsal(SMALL[kind]), data, tmp_path)
+
+
+@pytest.mark.parametrize("kind", TWINS)
+def test_its_twin_for_more_classes_trains_two_steps(kind, tmp_path, monkeypatch) -> None:
+    data = small_data(TWINS[kind], tmp_path, monkeypatch)
+    session = Session(rehearsal(TWINS[kind]), data, torch.device("cpu"), Team(), capture=False)
+    before = [p.detach().clone() for p in session.net.parameters()]
+    session.train_epoch(lambda: None)
+    assert session.finite
+    assert not all(map(torch.equal, before, session.net.parameters()))
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
