@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +24,12 @@ def encoded(number: int, kind: str = "JPEG", size: tuple[int, int] = (300, 200))
     return buffer.getvalue()
 
 
-def write_folders(root: Path, train: int = 4, val: int = 2) -> Path:
+def write_folders(
+    root: Path, train: int = 4, val: int = 2, classes: Sequence[str] = CLASSES
+) -> Path:
     """Class folders with that many images a class."""
     for part, count in (("train", train), ("val", val)):
-        for c, name in enumerate(CLASSES):
+        for c, name in enumerate(classes):
             folder = root / part / name
             folder.mkdir(parents=True)
             for i in range(count):

@@ -30,6 +30,7 @@ def test_commands_print_tables_and_values(command: Callable) -> None:
     values = json.loads(command("paper table4 --json").output)
     assert {e["condition"] for e in values} == {"mnist"}
     assert "PReLU, CIFAR-100" in command("paper differences").output
+    assert "Tree based priors" in command("paper rows").output
     assert command("paper figure4 --out f.svg").output == "figure4 is in f.svg\n"
 
 
@@ -56,9 +57,9 @@ def test_lines_count_what_was_there_and_what_has_ended(tmp_path: Path, capsys) -
     view.see(None)
     first, second, third = capsys.readouterr().out.splitlines()
     error = (WRONG["srelu"] + 2) / 2
-    assert first.startswith(f"cifar10 srelu seed 2: {error:.2f} % test error, 100 epochs in")
+    assert first.startswith(f"nin-cifar10 srelu seed 2: {error:.2f} % test error, 100 epochs in")
     assert "6 of 9 runs, about" in first
-    assert second == "cifar10 relu seed 3: failed, exit code 1, log in here"
+    assert second == "nin-cifar10 relu seed 3: failed, exit code 1, log in here"
     assert third.startswith("and why; 6 of 9 runs")
     assert view.failed == 1
 

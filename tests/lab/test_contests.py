@@ -10,6 +10,7 @@ import pytest
 from torch_srelu.lab.paper.blocks import BLOCKS, contests
 from torch_srelu.lab.paper.contests import GIVE_UP, Contest, Entry, wanted
 from torch_srelu.lab.paper.rows import ROWS
+from torch_srelu.lab.paper.systems import SYSTEMS
 from torch_srelu.lab.recipes import CONDITIONS, faithful, recipe
 from torch_srelu.lab.records import Results
 from torch_srelu.lab.run import Run
@@ -92,11 +93,18 @@ def test_the_published_length_is_120000_iterations_in_whole_epochs() -> None:
 
 
 def test_rows_name_blocks_that_train_them() -> None:
-    for row, make in ROWS.items():
+    for row, make in {**ROWS, **SYSTEMS}.items():
         text = (make.__doc__ or "").partition("Command:")[2].partition("Cost:")[0]
         for name in re.findall(r"``(?:srelu paper run )?(.+?)``", text):
             rows = {entry.row for c in BLOCKS[name].contests for entry in c.entries}
             assert row in rows, (row, name)
+
+
+def test_no_two_runs_of_the_reproduction_have_one_key() -> None:
+    runs = wanted(contests(), {})
+    assert len({run.key() for run in runs}) == len({repr(run) for run in runs}) == len(runs)
+    single = [c.name for c in contests()]
+    assert len(set(single)) == len(single)
 
 
 def test_the_slope_is_the_one_with_the_lowest_validation_error() -> None:

@@ -1,6 +1,5 @@
 """Data sets from small files in the official formats, in every packing, right and wrong."""
 
-import dataclasses
 import gzip
 import hashlib
 import io
@@ -11,10 +10,11 @@ import tarfile
 import numpy as np
 import pytest
 import torch
+from official import cifar_rows, describe, idx_file, mnist_arrays
 
 from torch_srelu.lab.data import cifar, idx, load, places
 from torch_srelu.lab.data.errors import DataError
-from torch_srelu.lab.data.registry import DATASETS, DataSet
+from torch_srelu.lab.data.registry import DATASETS
 
 COUNT = 20
 
@@ -23,31 +23,9 @@ def md5(raw: bytes) -> str:
     return hashlib.md5(raw).hexdigest()
 
 
-def idx_file(array: np.ndarray) -> bytes:
-    header = bytes([0, 0, 8, array.ndim])
-    return header + b"".join(n.to_bytes(4, "big") for n in array.shape) + array.tobytes()
-
-
-def describe(name: str, contents: dict[str, bytes]) -> DataSet:
-    """The registered data set, but with the checksums of these contents."""
-    data = DATASETS[name]
-    sums = {file: md5(raw) for file, raw in contents.items()}
-    parts = [{file: sums[file] for file in part} for part in (data.train, data.test)]
-    return dataclasses.replace(data, train=parts[0], test=parts[1])
-
-
 @pytest.fixture
 def mnist(monkeypatch):
-    rng = np.random.default_rng(0)
-    arrays = {
-        name: rng.integers(0, 10 if "labels" in name else 256, shape, dtype=np.uint8)
-        for name, shape in (
-            ("train-images-idx3-ubyte", (COUNT, 28, 28)),
-            ("train-labels-idx1-ubyte", (COUNT,)),
-            ("t10k-images-idx3-ubyte", (COUNT // 2, 28, 28)),
-            ("t10k-labels-idx1-ubyte", (COUNT // 2,)),
-        )
-    }
+    arrays = mnist_arrays(COUNT)
     contents = {name: idx_file(array) for name, array in arrays.items()}
     monkeypatch.setitem(DATASETS, "mnist", describe("mnist", contents))
     return arrays, contents
@@ -56,15 +34,10 @@ def mnist(monkeypatch):
 @pytest.fixture(params=["cifar10", "cifar100"])
 def small_cifar(request, monkeypatch):
     """Name, rows of every binary file (labels first), and number of label bytes."""
-    data, rng = DATASETS[request.param], np.random.default_rng(1)
-    rows = {}
-    for name in data.files:
-        labels = rng.integers(0, data.classes, (COUNT, data.label_bytes), dtype=np.uint8)
-        pixels = rng.integers(0, 256, (COUNT, cifar.PIXELS), dtype=np.uint8)
-        rows[name] = np.concatenate([labels, pixels], axis=1)
+    rows = cifar_rows(request.param, COUNT)
     contents = {name: r.tobytes() for name, r in rows.items()}
     monkeypatch.setitem(DATASETS, request.param, describe(request.param, contents))
-    return request.param, rows, data.label_bytes
+    return request.param, rows, DATASETS[request.param].label_bytes
 
 
 def as_python(rows: np.ndarray, label_bytes: int, protocol: int) -> bytes:

@@ -50,5 +50,5 @@ def test_it_is_drawn_from_all_seeds_of_googlenet(tmp_path: Path):
 
 
 def test_without_a_record_it_says_so():
-    with pytest.raises(ValueError, match="GoogLeNet with SReLU, which has no record yet"):
+    with pytest.raises(ValueError, match="has no record yet: `srelu paper run googlenet`"):
         FROM_RECORDS["figure3"](Standing([]))

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import stats
+from specimens import record_of
 
 from torch_srelu.lab.nets import build
-from torch_srelu.lab.paper import grids, parameters
-from torch_srelu.lab.paper.published import LEARNED
-from torch_srelu.lab.paper.rows import ROWS
+from torch_srelu.lab.paper import grids, listing, parameters
+from torch_srelu.lab.paper.blocks import contests
+from torch_srelu.lab.paper.contests import wanted
+from torch_srelu.lab.paper.published import LEARNED, TABLES
 from torch_srelu.lab.paper.standing import Standing
+from torch_srelu.lab.paper.systems import SYSTEMS
 
 KEYS = ["row", "condition", "paper", "ours", "protocol", "note"]
 
@@ -19,7 +25,7 @@ def test_json_is_as_agreed(standing: Standing) -> None:
     entries = grids.entries("table2", standing)
     assert all(list(e) == KEYS for e in entries)
     by_cell = {(e["row"], e["condition"]): e for e in entries}
-    assert len(by_cell) == len(entries) == 11 + 12 + 10 + 6
+    assert len(by_cell) == len(entries) == (11 + 2) + (12 + 1) + 10 + 6  # the paper's, and ours
     srelu_entry = by_cell["nin+srelu", "cifar10"]
     errors = [(18 + s) / 2 for s in range(1, 9)]
     low, high = stats.t.interval(0.95, 7, np.mean(errors), stats.sem(errors))
@@ -34,7 +40,10 @@ def test_json_is_as_agreed(standing: Standing) -> None:
     empty = by_cell["nin+apl", "cifar100"]
     assert empty["ours"] is None
     assert "`srelu paper run units-cifar100`, 6 runs of 100 epochs" in empty["note"]
-    assert by_cell["maxout", "cifar10"]["note"].startswith("not run: quoted by the paper")
+    other = by_cell["maxout", "cifar10"]
+    assert other["note"].startswith("not run: `srelu paper run maxout-cifar10`, 1 run of 60 epochs")
+    assert other["protocol"] == "as its authors trained it, cifar10, 60 of 500 epochs"
+    assert by_cell["linear", "cifar100"]["paper"] is None
 
 
 def test_every_table_has_text_and_values(standing: Standing) -> None:
@@ -62,12 +71,97 @@ def test_table3_has_means_and_spread_over_channels(standing: Standing) -> None:
     assert LEARNED["cifar100"]["cccp6"][0] == entries["nin+srelu:cccp6:t_r", "cifar100"]["paper"]
 
 
-def test_parameters_are_counted_as_in_the_networks() -> None:
-    for row, condition in (
-        ("nin+apl", "cifar100"),
-        ("nin+prelu", "mnist"),
-        ("nin+srelu", "cifar10"),
-    ):
-        run = ROWS[row](condition, 1)
-        net = build(run.net, run.activation, run.options)
-        assert sum(parameters.count(row, condition)) == sum(p.numel() for p in net.parameters())
+def test_every_cell_has_a_number_or_a_command() -> None:
+    for name, table in TABLES.items():
+        known = {contest.name for contest in contests()}
+        for value in grids.entries(name, Standing([])):
+            (command,) = re.findall(
+                r"not run: `srelu paper run (\S+)`, \d+ runs? of", value["note"]
+            )
+            assert command in known
+        shown = [g for g in grids.table(name, Standing([])) if "parameters" not in g.title]
+        assert [len(g.rows) for g in shown] == [len(table.under(c)) for c in table.conditions]
+
+
+def test_every_row_is_listed_with_its_command_and_cost(standing: Standing) -> None:
+    made = {grid.title: grid.rows for grid in listing.grids(standing)}
+    assert [len(rows) for rows in made.values()] == [
+        len(table.under(condition)) for table in TABLES.values() for condition in table.conditions
+    ]
+    for title, line in {
+        "Table 4: MNIST": [
+            "DSN: `srelu paper run dsn-mnist`, 1 run of 100 epochs",
+            "0.35",
+            "not run",
+        ],
+        "Table 2: CIFAR-100": [
+            "NIN: `srelu paper run nin-cifar100`, 1 run of 260 epochs",
+            "35.68",
+            "not run",
+        ],
+        "Table 1: CIFAR-10": [
+            "NIN + SReLU: `srelu paper run headline-cifar10`, took 1 min on one a machine",
+            "8.41",
+            "11.25, n = 8",
+        ],
+    }.items():
+        assert line in made[title]
+
+
+def test_a_short_run_is_called_short(tmp_path: Path) -> None:
+    found = [
+        record_of(tmp_path, SYSTEMS[row]("cifar10", 1), range(wrong), kept=1)
+        for row, wrong in (("maxout", 30), ("dsn", 20), ("nin", 10))
+    ]
+    standing = Standing(found)
+    lines = {row[0]: row for row in grids.table("table2", standing)[0].rows}
+    assert lines["Maxout"][1:7] == ["11.68", "15.00 short", "-", "-", "1", "7.50"]
+    assert lines["DSN"][1:7] == ["9.78", "10.00", "-", "-", "1", "5.00"]
+    assert lines["NIN"][1:7] == ["10.41", "5.00", "-", "-", "1", "2.50"]
+    values = {e["row"]: e for e in grids.entries("table2", standing) if e["condition"] == "cifar10"}
+    assert "ours is short, 60 of 500 epochs, and not to be ranked" in values["maxout"]["note"]
+    assert "short" not in values["dsn"]["note"]
+    assert "ours after 400 epochs" in values["dsn"]["note"]
+    assert values["dsn"]["ours"] == {"mean": 10.0, "std": None, "n": 1, "ci95": None}
+
+
+def test_imagenet_is_ours_on_ten_classes(tmp_path: Path) -> None:
+    runs = wanted(contests(["googlenet"]), {})
+    standing = Standing([record_of(tmp_path, run, range(run.seed), kept=1) for run in runs])
+    assert standing.missing(contests(["googlenet"])) == []
+    values = grids.entries("table5", standing)
+    assert [(e["row"], e["paper"], e["ours"]["n"]) for e in values] == [
+        ("googlenet", 11.1, 2),
+        ("googlenet+srelu", 9.86, 2),
+        ("googlenet+prelu", None, 2),
+    ]
+    for value in values:
+        assert value["condition"] == "imagenet"
+        assert value["protocol"] == "as its authors trained it, imagenette, 100 epochs"
+        assert "10 of ImageNet's 1,000 classes" in value["note"]
+
+
+@pytest.mark.parametrize(
+    ("row", "condition", "expected"),
+    [  # published counts, and sums over the published layers
+        ("nin", "cifar10", (966_986, 0)),
+        ("nin+relu", "cifar100", (984_356, 0)),
+        ("nin+srelu", "mnist", (349_674, 4 * 714)),
+        ("nin+apl", "cifar100", (984_356, 2 * 1508)),
+        ("nin+apl-neuron", "cifar10", (966_986, 2_525_696)),
+        ("dsn", "cifar10", (966_986, 0)),
+        ("dsn", "cifar100", (984_356, 0)),
+        ("dsn", "mnist", (349_674, 0)),
+        ("maxout", "mnist", (418_714, 0)),
+        ("googlenet", "imagenet", (6_998_552, 0)),
+        ("googlenet+srelu", "imagenet", (6_998_552, 4 * 7280)),
+    ],
+)
+def test_parameters_are_those_of_the_networks(row, condition, expected) -> None:
+    assert parameters.count(row, condition) == expected
+
+
+def test_networks_are_filled_again_after_a_count() -> None:
+    parameters.count("nin", "cifar10")
+    weight = build("nin-cifar10", "relu", seed=1).get_submodule("conv1.conv").weight
+    assert weight.std().item() == pytest.approx(0.05, rel=0.05)  # type: ignore[union-attr]

@@ -75,3 +75,4 @@ def test_cost_is_what_like_runs_took(tmp_path: Path) -> None:
         f"3 runs of 100 epochs, about {max(1, round(3 * mean / 60))} min on one a GPU"
     )
     assert standing.cost(contests(["mnist"])) == "9 runs of 50 epochs"
+    assert standing.cost(contests(["maxout-cifar10"])) == "1 run of 60 epochs"  # another network

@@ -67,7 +67,13 @@ class Plan(network.Plan):
         return build(self, act, options, seed=seed, dropout=dropout)
 
 
-def _cifar(classes: int, first_std: float, cccp_std: float, last_lr: tuple[float, float]) -> Plan:
+def _cifar(
+    classes: int,
+    first_std: float,
+    cccp_std: float,
+    last_lr: tuple[float, float],
+    pool2: str = "average",
+) -> Plan:
     layers = (
         Conv("conv1", 192, 5, first_std),
         Conv("cccp1", 160, std=cccp_std),
@@ -76,7 +82,7 @@ def _cifar(classes: int, first_std: float, cccp_std: float, last_lr: tuple[float
         Conv("conv2", 192, 5),
         Conv("cccp3", 192),
         Conv("cccp4", 192),
-        Pool("pool2", "average"),
+        Pool("pool2", pool2),
         Conv("conv3", 192, 3),
         Conv("cccp5", 192),
         Conv("cccp6", classes, weight_lr=last_lr[0], bias_lr=last_lr[1]),
@@ -84,11 +90,17 @@ def _cifar(classes: int, first_std: float, cccp_std: float, last_lr: tuple[float
     return Plan(3, 32, classes, layers)
 
 
+# Caffe's model zoo.
+_CIFAR10: dict[str, Any] = {"first_std": 0.05, "cccp_std": 0.05, "last_lr": (0.1, 0.1)}
+# The authors' cuda-convnet files: smaller first weights, one learning rate for all layers.
+_CIFAR100: dict[str, Any] = {"first_std": 0.001, "cccp_std": 0.01, "last_lr": (1.0, 2.0)}
+
 PLANS: dict[str, Plan] = {
-    # Caffe's model zoo.
-    "nin-cifar10": _cifar(10, first_std=0.05, cccp_std=0.05, last_lr=(0.1, 0.1)),
-    # The authors' cuda-convnet files: smaller first weights, one learning rate for all layers.
-    "nin-cifar100": _cifar(100, first_std=0.001, cccp_std=0.01, last_lr=(1.0, 2.0)),
+    "nin-cifar10": _cifar(10, **_CIFAR10),
+    "nin-cifar100": _cifar(100, **_CIFAR100),
+    # As NIN's authors had it, before Caffe: the maximum in the second pool too.
+    "nin-max-cifar10": _cifar(10, **_CIFAR10, pool2="max"),
+    "nin-max-cifar100": _cifar(100, **_CIFAR100, pool2="max"),
     # Layers as published. The rest is not, and ours: factors like CIFAR-10's; weights scaled by
     # their number, since with 0.05 in layers this narrow the signal fades and ReLU dies.
     "nin-mnist": Plan(

@@ -52,6 +52,7 @@ CONDITIONS: dict[str, dict[str, Any]] = {
     "cifar10+flips": {"dataset": "cifar10", "augmentation": "flips"},
     "cifar100+flips": {"dataset": "cifar100", "augmentation": "flips"},
     "mnist": {"dataset": "mnist"},
+    "imagenet": {"dataset": "imagenette"},  # ten of its classes: all 1,000 are beyond one device
     # Ours, not the paper's: the whole protocol in seconds, on real digits.
     "digits": {"dataset": "digits"},
 }

@@ -149,7 +149,7 @@ class Lines:
             self._say(f"{len(self.shares)} under way, {least:.0%} to {most:.0%} done")
 
     def _take_in(self, event: Event) -> None:
-        key, name = event.run.key(), f"{event.run.dataset} {event.run.activation}"
+        key, name = event.run.key(), f"{event.run.net} {event.run.activation}"
         name += f" seed {event.run.seed}"
         match event.kind:
             case "started":

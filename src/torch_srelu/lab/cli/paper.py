@@ -12,7 +12,7 @@ from rich.text import Text
 
 from .. import files, tables
 from ..choices import check_choice
-from ..paper import ablations, differences, grids, page
+from ..paper import ablations, differences, grids, listing, page
 from ..paper.standing import Standing
 from . import blocks
 from .blocks import ResultsFolder
@@ -22,6 +22,7 @@ app = typer.Typer(
     help="The paper's tables and figures beside ours, and the runs that fill them.",
     no_args_is_help=True,
     epilog=examples(
+        "srelu paper rows",
         "srelu paper table2",
         "srelu paper table2 --json",
         "srelu paper differences",
@@ -37,7 +38,7 @@ TABLES = {
     "table2": "CIFAR-10 and CIFAR-100, with and without flips.",
     "table3": "What SReLU learned, layer by layer.",
     "table4": "MNIST.",
-    "table5": "ImageNet.",
+    "table5": "GoogLeNet: the paper on ImageNet, ours on ten of its classes.",
 }
 FIGURES = {
     "figure1": "The laws of Weber-Fechner and Stevens and the SReLU forms that imitate them.",
@@ -96,6 +97,14 @@ def _ablations(results: ResultsFolder = None) -> None:
     """What the gain is made of: SReLU with one decision changed, reused, and given no more time."""
     with one_line_errors():
         for grid in ablations.grids(Standing.committed(results)):
+            console.print(tables.grid_text(grid))
+
+
+@app.command("rows")
+def _rows(results: ResultsFolder = None) -> None:
+    """Every row of Tables 1, 2, 4 and 5: its command and cost, the paper's value and ours."""
+    with one_line_errors():
+        for grid in listing.grids(Standing.committed(results)):
             console.print(tables.grid_text(grid))
 
 

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from ..choices import check_choice
 from ..records import Results
 from ..run import Run
 from . import variants
-from .contests import Contest, Entry, with_needs
+from .contests import Block, Contest, Entry, with_needs
 from .rows import ROWS, nin_lrelu
+from .system_blocks import SYSTEM_BLOCKS
 
 CIFAR = ("cifar10", "cifar100")
 REHEARSAL = "rehearsal"
-
-
-class Block(NamedTuple):
-    """Contests that are run together, and what for, in words."""
-
-    words: str
-    contests: tuple[Contest, ...]
 
 
 def _entry(row: str, condition: str, length: str = "short", base: bool = False) -> Entry:
@@ -154,6 +147,11 @@ BLOCKS: dict[str, Block] = {
             for c in CIFAR
         ),
     ),
+    "apl-neuron": Block(
+        "APL per neuron, as its authors published it, CIFAR-10, 1 seed",
+        (_contest("apl-neuron", "cifar10", ("apl-neuron",), 1),),
+    ),
+    **SYSTEM_BLOCKS,
     REHEARSAL: Block(
         "all of this in a minute: 4 epochs of digits, 2 seeds; counts for no table",
         (_contest(REHEARSAL, "digits", _RIVALS, 2),),

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from ..recipes import LENGTHS
+from ..run import Run
 from ..statistics import Summary
-from .published import TABLES
 from .standing import Standing, contests_with
+from .systems import SYSTEMS, is_short, whole_length
 
 
 def entry(
-    row: str, condition: str, paper: float, ours: Summary | None, protocol: str, note: str
+    row: str, condition: str, paper: float | None, ours: Summary | None, protocol: str, note: str
 ) -> dict[str, Any]:
     """A cell as a plain value, the same for every table."""
     numbers = ours and {
@@ -31,14 +32,24 @@ def entry(
 
 
 def how_to_run(row: str, condition: str, standing: Standing) -> str:
-    """The command that runs a cell and its cost, or why there is none."""
-    fitting = contests_with(row, condition)
-    if not fitting:
-        quoted = any(r.quoted for t in TABLES.values() for r in t.rows if r.name == row)
-        return "quoted by the paper from other work" if quoted else "no block of runs has it"
-    return f"`srelu paper run {fitting[0].name}`, {standing.cost(fitting[:1])}"
+    """The command that runs a cell, and its cost."""
+    contest = contests_with(row, condition)[0]
+    return f"`srelu paper run {contest.name}`, {standing.cost([contest])}"
 
 
-def protocol(condition: str, length: str) -> str:
-    """The name of the protocol at a length."""
-    return f"faithful, {LENGTHS[length][condition.partition('+')[0]]} epochs"
+def epochs(run: Run) -> str:
+    """The length of a run; of one that is short, that of the whole training too.
+
+    Example:
+        >>> epochs(SYSTEMS["maxout"]("cifar10", 1)), epochs(SYSTEMS["maxout"]("mnist", 1))
+        ('60 of 500', '100')
+    """
+    return f"{run.epochs} of {whole_length(run)}" if is_short(run) else str(run.epochs)
+
+
+def protocol(row: str, condition: str, length: str) -> str:
+    """The name of the protocol of a row at a length."""
+    if row not in SYSTEMS:
+        return f"faithful, {LENGTHS[length][condition.partition('+')[0]]} epochs"
+    run = SYSTEMS[row](condition, 1)
+    return f"as its authors trained it, {run.dataset}, {epochs(run)} epochs"

@@ -15,6 +15,7 @@ from ..fates import DEAD
 from ..records import Results
 from ..run import Run
 
+OWN = "own"  # the length of a system that has its own, not that of the protocol
 GIVE_UP = 5  # dead seeds, after which a contest is not pursued: the protocol itself is at fault
 
 
@@ -49,7 +50,7 @@ class Contest:
     Attributes:
         name: What the user types.
         condition: One of the protocol's conditions.
-        length: One of its lengths.
+        length: One of its lengths, or `OWN`.
         entries: The rivals.
         count: How many seeds are to count.
         after: A contest whose seeds come first: this one begins behind them.
@@ -90,6 +91,13 @@ class Contest:
     def waits(self, results: Results) -> bool:
         """Whether the results of other runs are needed before this can be run."""
         return not self.of_seed(1, results)
+
+
+class Block(NamedTuple):
+    """Contests that are run together, and what for, in words."""
+
+    words: str
+    contests: tuple[Contest, ...]
 
 
 def with_needs(contests: Iterable[Contest]) -> list[Contest]:

@@ -26,7 +26,10 @@ def draw_recorded(standing: Standing) -> Figure:
         if record.run.net.startswith("googlenet") and record.run.activation == "srelu"
     ]
     if not found:
-        raise ValueError("Figure 3 is drawn from GoogLeNet with SReLU, which has no record yet")
+        raise ValueError(
+            "Figure 3 is drawn from GoogLeNet with SReLU, which has no record yet: "
+            "`srelu paper run googlenet`"
+        )
     return draw(_magnitudes(found))
 
 

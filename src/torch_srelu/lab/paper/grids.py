@@ -10,7 +10,7 @@ from .published import TABLES
 from .standing import Standing
 
 NAMES = ("table1", "table2", "table3", "table4", "table5")
-COUNTED = ("table2", "table4")  # those that give numbers of parameters of NIN
+COUNTED = ("table2", "table4", "table5")  # those that give numbers of parameters
 
 
 def table(name: str, standing: Standing) -> list[Grid]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from .. import files
 from ..fates import DEAD, DEAD_AFTER, DIVERGED
 from ..recipes import FAITHFUL, LENGTHS
+from ..rivals.recipes import SHORT
 from ..tables import Grid, grid_markdown
 from . import ablations, differences, grids
 from .blocks import BLOCKS, REHEARSAL
@@ -45,6 +46,17 @@ PROTOCOL = f"""\
 - A seed at which one rival is dead (after {DEAD_AFTER} epochs its training loss is still that of
   guessing) is replaced by the next seed for all rivals of that comparison, and counted. A run that
   diverges later is counted and never replaced.
+
+## Other systems
+
+- NIN itself has max pooling throughout and its authors' 200, 30 and 30 epochs. Maxout,
+  probabilistic maxout, the APL network, DSN, tree-based priors and stochastic pooling are trained
+  as their own authors did; [systems.md](systems.md) says which decisions are ours. One seed each.
+- On CIFAR, all of these but NIN, and DSN without flips, are cut to {SHORT} epochs, the schedule
+  with them. Such a number is called short, and says nothing about the paper's. Each must beat a
+  linear classifier on the same data set, which stands below them.
+- GoogLeNet is trained on Imagenette, ten of ImageNet's classes, with two seeds: which activation
+  does better there is a hint, and no more, about what it does on ImageNet.
 
 ## Where the paper's own numbers come from
 

@@ -2,44 +2,69 @@
 
 from __future__ import annotations
 
-from ..activations import Site, activation
-from ..nets import Conv, Pool, plan
-from ..seeds import generator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from .. import systems
 from ..tables import NOTHING, Grid
-from .published import TITLES, Table
+from .published import IMAGENET, TITLES, Table
 from .rows import ROWS
+from .systems import SYSTEMS
+
+_HEADS = "heads."  # of networks that have some in training alone
 
 
 def grid(table: Table) -> Grid:
     """The numbers of parameters of a table's networks, counted, beside the paper's."""
-    rows = []
-    for row in table.rows:
-        for condition in table.conditions:
-            if row.name in ROWS and "+" not in condition and condition in row.errors:
-                weights, extra = count(row.name, condition)
-                counted = f"{weights:,}" + (f" + {extra:,}" if extra else "")
-                rows.append([row.title, TITLES[condition], row.parameters or NOTHING, counted])
+    shown: dict[str, list[list[str]]] = {}  # by row, in the paper's order
+    for condition in table.conditions:
+        for row in table.under(condition) if "+" not in condition else ():
+            weights, extra = count(row.name, condition)
+            counted = f"{weights:,}" + (f" + {extra:,}" if extra else "")
+            line = [row.title, TITLES[condition], row.parameters or NOTHING, counted]
+            shown.setdefault(row.name, []).append(line)
+    order = [row.name for row in (*table.rows, *table.beside) if row.name in shown]
     note = "Counted in the networks that are trained here: weights and biases + activations."
+    if any(row.name in SYSTEMS for row in table.rows):
+        note += " Heads that are absent at test are not counted."
     headers = ["model", "data", "paper", "ours"]
+    rows = [line for name in order for line in shown[name]]
     return Grid(f"Table {table.number}: numbers of parameters", headers, rows, note)
 
 
 def count(row: str, condition: str) -> tuple[int, int]:
     """Weights and biases of a row's network, and the parameters of its activations.
 
+    Without heads that are there for training alone; GoogLeNet's for all 1,000 classes.
+
     Example:
         >>> count("nin+srelu", "cifar10")
         (966986, 5672)
     """
-    run = ROWS[row](condition, 1)
-    spec, unit = plan(run.net), activation(run.activation)
-    weights, extra, channels, size = 0, 0, spec.channels, spec.size
-    for layer in spec.layers:
-        if isinstance(layer, Pool):
-            size = (size - 2) // 2 + 1
-        elif isinstance(layer, Conv):
-            weights += layer.channels * (channels * layer.kernel**2 + 1)
-            site = Site(layer.channels, size, size, generator(1, "activation"))
-            extra += sum(p.numel() for p in unit.build(site, **run.options).parameters())
-            channels = layer.channels
-    return weights, extra
+    run = SYSTEMS[row](condition, 1) if row in SYSTEMS else ROWS[row](condition, 1)
+    net = "googlenet-imagenet" if condition == IMAGENET else run.net
+    with _Unfilled():
+        built = systems.plan(net).build(run.activation, run.options)
+    tested = sum(p.numel() for n, p in built.named_parameters() if not n.startswith(_HEADS))
+    acts = [act for name, act in built.sites() if not name.startswith(_HEADS)]
+    extra = sum(p.numel() for act in acts for p in act.parameters())
+    return tested - extra, extra
+
+
+class _Unfilled(TorchFunctionMode):
+    """Leaves tensors as they are made: filling them would take most of the time of a table.
+
+    So would a shortcut of torch's: a tensor made like one without data imports its compiler.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        if func in (Tensor.normal_, Tensor.uniform_, Tensor.fill_):
+            return args[0]
+        if func is torch.empty_like:
+            return torch.empty(args[0].shape)
+        return func(*args, **(kwargs or {}))

@@ -31,6 +31,11 @@ class Cell:
 
     rival: Rival
 
+    @property
+    def run(self) -> Run:
+        """One of its runs; they differ in the seed."""
+        return self.rival.records[0].run
+
     @cached_property
     def averaged(self) -> Summary | None:
         """The errors of the averaged weights; None if no run finished."""
@@ -119,24 +124,29 @@ class Standing:
         found = {r.run.key(): r for contest in chosen for r in self.counted(contest)}
         return sum(map(_device_seconds, found.values()))
 
+    def spent(self, chosen: Sequence[Contest]) -> str:
+        """What the runs of contests took, in words."""
+        minutes = max(1, round(self.device_seconds(chosen) / 60))
+        return f"took {minutes} min on one {self._hardware()}"
+
     def cost(self, chosen: Sequence[Contest]) -> str:
         """What the missing runs of contests take, by what like runs took; in words."""
         runs = self.missing(chosen)
         epochs = " or ".join(str(n) for n in sorted({run.epochs for run in runs}))
-        words = f"{len(runs)} runs of {epochs} epochs"
-        paces = {dataset: self._pace(dataset) for dataset in {run.dataset for run in runs}}
+        words = f"{len(runs)} run{'s' if len(runs) > 1 else ''} of {epochs} epochs"
+        paces = {net: self._pace(net) for net in {run.net for run in runs}}
         if all(paces.values()):
-            minutes = sum(run.epochs * (paces[run.dataset] or 0.0) for run in runs) / 60
+            minutes = sum(run.epochs * (paces[run.net] or 0.0) for run in runs) / 60
             words += f", about {max(1, round(minutes))} min on one {self._hardware()}"
         waiting = sum(c.count * len(c.entries) for c in chosen if c.waits(self.results))
         return f"{words}, then {waiting} that wait for these" if waiting else words
 
-    def _pace(self, dataset: str) -> float | None:
-        """Seconds of a device for an epoch, over all runs with these data; None without any."""
+    def _pace(self, net: str) -> float | None:
+        """Seconds of a device for an epoch, over all runs of this network; None without any."""
         paces = [
             _device_seconds(r) / r.result["epochs"]
             for r in self._ended.values()
-            if r.run.dataset == dataset and r.result
+            if r.run.net == net and r.result
         ]
         return float(np.mean(paces)) if paces else None
 

@@ -81,6 +81,6 @@ def entries(standing: Standing) -> Iterator[dict[str, Any]]:
                         condition,
                         value,
                         learned.seeds[place] if learned else None,
-                        protocol(condition, length),
+                        protocol("nin+srelu", condition, length),
                         note,
                     )

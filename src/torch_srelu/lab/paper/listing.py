@@ -1,0 +1,43 @@
+"""Every row of Tables 1, 2, 4 and 5 with the command that runs it, its cost, and both values."""
+
+from __future__ import annotations
+
+from ..tables import NOTHING, Grid
+from .errors import value
+from .published import TABLES, TITLES, Row
+from .standing import Standing, contests_with
+
+HEADERS = ["row: command, cost", "paper", "ours"]  # the first one wraps in a narrow terminal
+NOTE = (
+    "Test errors in percent, ours with n seeds. A command runs a whole comparison; its cost is "
+    "that of the runs that are missing or, if none is, what they took."
+)
+
+
+def grids(standing: Standing) -> list[Grid]:
+    """All cells of the tables of errors, one a line."""
+    made = [
+        Grid(
+            f"Table {table.number}: {TITLES[condition]}",
+            HEADERS,
+            [_line(row, condition, standing) for row in table.under(condition)],
+            "",
+        )
+        for table in TABLES.values()
+        for condition in table.conditions
+    ]
+    return [*made[:-1], made[-1]._replace(note=NOTE)]
+
+
+def _line(row: Row, condition: str, standing: Standing) -> list[str]:
+    contest = contests_with(row.name, condition)[0]
+    cell = standing.cell(row.name, condition, contest.length)
+    n = cell.rival.summary.n if cell and cell.rival.summary else 0
+    paper = row.errors.get(condition)
+    missing = standing.missing([contest])
+    cost = standing.cost([contest]) if missing else standing.spent([contest])
+    return [
+        f"{row.title}: `srelu paper run {contest.name}`, {cost}",
+        NOTHING if paper is None else f"{paper:.2f}",
+        f"{value(cell)}, n = {n}" if cell else "not run",
+    ]

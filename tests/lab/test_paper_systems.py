@@ -1,0 +1,99 @@
+"""The paper's other systems as rows: what they are trained with, and that every one can be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from official import write_small
+from photographs import write_folders
+
+from torch_srelu.lab import archives, records, systems
+from torch_srelu.lab.data.registry import DATASETS
+from torch_srelu.lab.nets import Pool, plan
+from torch_srelu.lab.paper.blocks import contests
+from torch_srelu.lab.paper.contests import wanted
+from torch_srelu.lab.paper.system_blocks import SYSTEM_BLOCKS
+from torch_srelu.lab.paper.systems import SYSTEMS, is_short
+from torch_srelu.lab.run import Run
+from torch_srelu.lab.schedules import learning_rate
+from torch_srelu.lab.train import train
+
+RUNS = wanted(contests(list(SYSTEM_BLOCKS)), {})
+# One of each network and activation; what else differs is augmentation and the seed.
+KINDS = {f"{run.net}+{run.activation}": run for run in RUNS}
+SMALL = {name: run for name, run in KINDS.items() if run.dataset != "imagenette"}
+
+
+def test_nin_itself_has_max_pooling_and_its_authors_schedule() -> None:
+    for condition, first in (("cifar10", 0.1), ("cifar100", 0.02)):
+        run = SYSTEMS["nin"](condition, 1)
+        pools = [layer.kind for layer in plan(run.net).layers if isinstance(layer, Pool)]
+        assert pools == ["max", "max"]
+        rates = [learning_rate(run, epoch, run.epochs) for epoch in range(run.epochs)]
+        parts = [rates.count(rate) for rate in sorted(set(rates), reverse=True)]
+        assert parts == [200, 30, 30]
+        assert (rates[0], rates[-1]) == pytest.approx((first, first / 100))
+
+
+def test_lengths_are_as_agreed() -> None:
+    short = {(run.net, run.augmentation) for run in RUNS if is_short(run)}
+    assert {run.epochs for run in RUNS if is_short(run)} == {60}
+    assert short == {
+        ("maxout-cifar10", "none"),  # of probout too
+        ("maxout-cifar100", "none"),
+        ("maxout-cifar10", "flips"),
+        ("cnn-cifar10", "none"),
+        ("cnn-cifar10", "flips"),
+        ("cnn-cifar100", "none"),
+        ("cnn-cifar100", "flips"),
+        ("tree-cifar100", "none"),
+        ("dsn-cifar10", "flips"),
+    }
+    seeds = {run.seed for run in RUNS if run.dataset != "imagenette"}
+    assert seeds == {1}
+
+
+def test_googlenets_differ_in_the_activation_alone() -> None:
+    runs = [run for run in RUNS if run.dataset == "imagenette"]
+    assert [(run.activation, run.seed) for run in runs] == [
+        (activation, seed) for seed in (1, 2) for activation in ("relu", "prelu", "srelu")
+    ]
+    assert len({replace(run, activation="relu", freeze=0, seed=1).key() for run in runs}) == 1
+    assert [run.freeze for run in runs] == [0, 0, 5] * 2
+
+
+def rehearsal(run: Run, **changes) -> Run:
+    """The run in two steps. To whiten ten images would take longer than to train on them."""
+    light = run.preprocessing.replace("gcn+zca", "gcn")
+    return replace(run, epochs=1, batch=4, preprocessing=light, **changes)
+
+
+def collected(run: Run, data: Path, tmp_path: Path) -> records.Record:
+    record = train(run, tmp_path / "runs", data, device="cpu")
+    archives.collect([record], tmp_path / "results")
+    (packed,) = records.find(tmp_path / "results")
+    assert packed.run == run
+    assert packed.result is not None
+    assert packed.result["status"] == "finished"
+    assert 0 <= packed.result["ema_test_error"] <= 1
+    return packed
+
+
+@pytest.mark.parametrize("kind", SMALL)
+def test_it_trains_two_steps_and_is_collected(kind, tmp_path, monkeypatch) -> None:
+    run = SMALL[kind]
+    count = 2 if run.dataset == "cifar10" else 10  # which has five files
+    monkeypatch.setitem(DATASETS, run.dataset, write_small(tmp_path / "data", run.dataset, count))
+    collected(rehearsal(run), tmp_path / "data", tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_googlenet_trains_adapts_and_is_collected(tmp_path) -> None:
+    classes = [f"n{c:02}" for c in range(10)]
+    write_folders(tmp_path / "data" / "imagenette", train=1, val=1, classes=classes)
+    run = rehearsal(KINDS["googlenet-imagenette+srelu"], freeze=0)  # adapts before its first step
+    record = collected(run, tmp_path / "data", tmp_path)
+    net = systems.plan(run.net).build("srelu")
+    assert record.parameters().keys() == {name for name, _ in net.sites()}
