@@ -11,7 +11,7 @@ from specimens import record_of
 
 from torch_srelu.lab.paper import grids
 from torch_srelu.lab.paper.blocks import contests
-from torch_srelu.lab.paper.contests import wanted
+from torch_srelu.lab.paper.contests import GIVE_UP, wanted
 from torch_srelu.lab.paper.rows import ROWS
 from torch_srelu.lab.paper.standing import Standing
 from torch_srelu.lab.run import Run
@@ -76,3 +76,10 @@ def test_cost_is_what_like_runs_took(tmp_path: Path) -> None:
     )
     assert standing.cost(contests(["mnist"])) == "9 runs of 50 epochs"
     assert standing.cost(contests(["maxout-cifar10"])) == "1 run of 60 epochs"  # another network
+
+
+def test_a_contest_whose_seeds_all_die_is_given_up(tmp_path: Path) -> None:
+    (contest,) = contests(["headline-cifar100"])
+    runs = [ROWS["nin+relu"]("cifar100", seed) for seed in range(1, GIVE_UP + 1)]
+    standing = Standing([ended(tmp_path, run, "dead") for run in runs])
+    assert f"given up after {GIVE_UP} seeds" in standing.cost([contest])

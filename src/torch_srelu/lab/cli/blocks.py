@@ -166,7 +166,7 @@ class Lines:
                 self._say(f"{name}: stopped at {self._leave(key):.0%}")
             case "dropped":
                 self._leave(key)
-                self._say(f"{name}: not needed, a rival is dead at this seed")
+                self._say(f"{name}: not needed any more, by the results there are now")
             case _:
                 self._leave(key)
                 self.failed += 1

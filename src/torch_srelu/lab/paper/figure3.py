@@ -30,7 +30,9 @@ def draw_recorded(standing: Standing) -> Figure:
             "Figure 3 is drawn from GoogLeNet with SReLU, which has no record yet: "
             "`srelu paper run googlenet`"
         )
-    return draw(_magnitudes(found))
+    nets = [record.run.net for record in found]
+    chosen = max(set(nets), key=nets.count)  # one network, that with the most runs
+    return draw(_magnitudes([record for record in found if record.run.net == chosen]))
 
 
 def _magnitudes(found: Sequence[Record]) -> dict[str, float]:

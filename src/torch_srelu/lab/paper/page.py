@@ -32,6 +32,7 @@ PROTOCOL = f"""\
 - Networks, preprocessing, initialisation and optimizer of each data set as published: NIN for
   CIFAR-10 as in Caffe's model zoo, for CIFAR-100 with the learning rate, decay and initial weights
   of its authors' own files; contrast normalisation and ZCA whitening as in the maxout experiments.
+  Of MNIST's only the layers are published: its start, learning rate and length are ours.
   Rivals differ in the activation alone; runs of one seed share initial weights and batches.
 - SReLU: a_l = 0.2, t_r from the 90th percentile, frozen for 5 % of the training, the learning rate
   of the weights, no decay. PReLU starts at 0.25. APL has its authors' own penalty.

@@ -1,14 +1,12 @@
 """The rows of the paper's tables as recipes: one function a row, by the row's name in `ROWS`.
 
-Every row is the protocol `faithful` with its own activation. Costs are in steps of 128 images; a
-step of NIN takes about 2 ms on one H200 that does nothing else. The tables say what the recorded
-runs took.
+Every row is the protocol `faithful` with its own activation. Costs are in steps of 128 images; the
+tables say what the recorded runs took.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ..recipes import faithful
 from ..run import Run
@@ -109,7 +107,7 @@ def nin_srelu_shared(condition: str, seed: int, length: str = "short") -> Run:
 
 
 @_row("nin+srelu")
-def nin_srelu(condition: str, seed: int, length: str = "short", **decisions: Any) -> Run:
+def nin_srelu(condition: str, seed: int, length: str = "short") -> Run:
     """NIN + SReLU, adaptively initialised.
 
     Command: ``srelu paper run headline``, ``seeds``, ``flips``, ``mnist``; at the published length
@@ -118,4 +116,4 @@ def nin_srelu(condition: str, seed: int, length: str = "short", **decisions: Any
     Paper: cifar10 8.41 %, cifar100 31.10 %, cifar10+flips 6.98 %, cifar100+flips 29.91 %,
     mnist 0.35 %.
     """
-    return faithful(condition, "srelu", seed, length, **decisions)
+    return faithful(condition, "srelu", seed, length)

@@ -16,7 +16,7 @@ from ..records import Record
 from ..run import Run
 from ..statistics import Summary
 from .blocks import contests
-from .contests import Contest, Entry, wanted
+from .contests import GIVE_UP, Contest, Entry, wanted
 
 
 def results_folder() -> Path:
@@ -132,6 +132,9 @@ class Standing:
     def cost(self, chosen: Sequence[Contest]) -> str:
         """What the missing runs of contests take, by what like runs took; in words."""
         runs = self.missing(chosen)
+        dead = {len(contest.seeds(self.results).dead) for contest in chosen}
+        if not runs and GIVE_UP in dead:
+            return f"given up after {GIVE_UP} seeds at which a rival was dead at the start"
         epochs = " or ".join(str(n) for n in sorted({run.epochs for run in runs}))
         words = f"{len(runs)} run{'s' if len(runs) > 1 else ''} of {epochs} epochs"
         paces = {net: self._pace(net) for net in {run.net for run in runs}}

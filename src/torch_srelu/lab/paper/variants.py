@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,20 +100,25 @@ def further(activation: str, condition: str, seed: int) -> Run:
     return faithful(condition, activation, seed, **decisions)
 
 
-def as_long_as_srelu(condition: str, seed: int, results: Results) -> Run | None:
+def as_long_as_srelu(
+    condition: str, seed: int, seeds: Iterable[int], results: Results
+) -> Run | None:
     """ReLU for as many epochs as fit into the time that SReLU took; None before that is known.
 
-    From the seconds of the runs of seeds 1 to 3, as far as both finished.
+    From the seconds of both at ``seeds``, all of which must have a result: it is one length for all
+    runs, and does not change when another one ends.
 
     Command: ``srelu paper run compute``.
     Cost: 39,000 steps a run, times the ratio of these seconds. Paper: not in it.
     """
     ratios = []
-    for other in (1, 2, 3):
+    for other in seeds:
         slow, fast = (
-            results.get(faithful(condition, name, other).key(), {}) for name in ("srelu", "relu")
+            results.get(faithful(condition, name, other).key()) for name in ("srelu", "relu")
         )
-        if slow.get("status") == fast.get("status") == FINISHED:
+        if slow is None or fast is None:
+            return None
+        if slow["status"] == fast["status"] == FINISHED:
             ratios.append(slow["seconds"] / fast["seconds"])
     if not ratios:
         return None
