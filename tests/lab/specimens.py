@@ -67,6 +67,7 @@ def record_of(
             "test_error": error,
             "epochs": run.epochs,
             "seconds": 2.0 * run.seed,
+            "adapt_seconds": 0.5 if run.freeze else 0.0,
         }
         if run.ema:
             result["ema_test_error"] = error and error / 2

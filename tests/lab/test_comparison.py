@@ -147,3 +147,12 @@ def test_runs_that_begin_with_other_weights_are_compared_over_seeds(tmp_path: Pa
     (c,) = compare([*runs])
     assert [len(rival.records) for rival in c.rivals] == [2, 2]
     assert len(compare([*runs, specimen(tmp_path, "srelu", 1, [1])])) == 2
+
+
+def test_the_time_of_a_rival_includes_its_initialisation(tmp_path) -> None:
+    record = specimen(tmp_path, "srelu", seed=1)
+    assert record.result is not None
+    (comparison,) = compare([record])
+    paid = record.result["seconds"] + record.result["adapt_seconds"]
+    assert record.result["adapt_seconds"] > 0
+    assert comparison.rivals[0].seconds == pytest.approx(paid)

@@ -13,7 +13,7 @@ import numpy as np
 from . import statistics
 from .choices import check_choice
 from .fates import FINISHED, UNFINISHED
-from .records import Record
+from .records import Record, seconds_of
 from .run import Run
 from .statistics import Interval, Paired, Pooled, Summary
 
@@ -51,7 +51,7 @@ class Rival:
     @cached_property
     def seconds(self) -> float | None:
         """Mean training time of a finished run."""
-        times = [r.result["seconds"] for r in self.finished if r.result]
+        times = [seconds_of(r.result) for r in self.finished if r.result]
         return float(np.mean(times)) if times else None
 
     def wrong(self, seeds: Sequence[int]) -> np.ndarray | None:

@@ -126,6 +126,11 @@ def labels_file(root: Path, dataset: str) -> Path:
     return root / f"labels-{dataset}.gz"
 
 
+def seconds_of(result: Mapping[str, Any]) -> float:
+    """What training took, its adaptive initialisation included; not what led up to it."""
+    return result["seconds"] + result.get("adapt_seconds", 0.0)
+
+
 def load(folder: Path | str) -> Record:
     """Reads the record in ``folder``, which may be an archive."""
     folder = Path(folder)

@@ -14,8 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from .. import archives, records, tables
+from ..data.places import locate
+from ..data.registry import dataset
 from ..fates import FINISHED
-from ..paper.blocks import BLOCKS, contests
+from ..paper.blocks import BLOCKS, REHEARSAL, contests
 from ..paper.contests import Contest, wanted
 from ..paper.standing import Standing, results_folder
 from ..records import Record, Results
@@ -58,7 +60,11 @@ def run(
             return
         chosen = contests(blocks)
         committed = records.results(records.find(results or results_folder()))
-        view = Lines(chosen, committed | records.results(records.find(records_folder)))
+        known = committed | records.results(records.find(records_folder))
+        for name in sorted({run.dataset for run in wanted(chosen, known)}):
+            if name != "digits":  # which is built in
+                locate(dataset(name), data)
+        view = Lines(chosen, known)
         limit = None if minutes is None else 60 * minutes
         events = train_side_by_side(
             lambda known: wanted(chosen, known),
@@ -108,6 +114,8 @@ def collect(
     """
     with one_line_errors():
         folder = results or results_folder()
+        if REHEARSAL in (blocks or ()):
+            raise ValueError(f"{REHEARSAL} counts for no table: there is nothing to collect")
         chosen = contests(blocks)
         found = records.find(records_folder)
         if not found:

@@ -12,7 +12,7 @@ import numpy as np
 from .. import records, statistics
 from ..comparison import Comparison, Rival, compare, place
 from ..fates import DEAD
-from ..records import Record
+from ..records import Record, seconds_of
 from ..run import Run
 from ..statistics import Summary
 from .blocks import contests
@@ -171,6 +171,7 @@ def contests_with(row: str, condition: str, length: str | None = None) -> list[C
 
 
 def _device_seconds(record: Record) -> float:
-    result = record.result or {}
-    spent = result.get("seconds", 0.0) + result.get("startup_seconds", 0.0)
+    if record.result is None:
+        return 0.0
+    spent = seconds_of(record.result) + record.result.get("startup_seconds", 0.0)
     return spent / record.environment.get("beside", 1)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..fates import FINISHED
 from ..recipes import faithful
-from ..records import Results
+from ..records import Results, seconds_of
 from ..run import Run
 
 SLOPES = (0.01, 0.1, 0.2, 0.33)  # of LReLU, among which the validation data choose
@@ -119,7 +119,7 @@ def as_long_as_srelu(
         if slow is None or fast is None:
             return None
         if slow["status"] == fast["status"] == FINISHED:
-            ratios.append(slow["seconds"] / fast["seconds"])
+            ratios.append(seconds_of(slow) / seconds_of(fast))
     if not ratios:
         return None
     epochs = faithful(condition, "relu", seed).epochs

@@ -12,7 +12,7 @@ from .. import tables
 from ..comparison import Comparison
 from ..fates import FINISHED
 from ..learned import Layer, layers
-from ..records import Record
+from ..records import Record, seconds_of
 from . import figures
 
 CURVES = (
@@ -140,7 +140,7 @@ def _run_row(record: Record) -> list[str]:
     if result is None:
         return [record.folder.name, "unfinished", tables.NOTHING, tables.NOTHING]
     error = f"{100 * result['test_error']:.2f}" if result["status"] == FINISHED else tables.NOTHING
-    return [record.folder.name, str(result["status"]), error, f"{result['seconds']:.1f}"]
+    return [record.folder.name, str(result["status"]), error, f"{seconds_of(result):.1f}"]
 
 
 def _errors(c: Comparison) -> str:
