@@ -28,7 +28,7 @@ def test_rivals_of_one_protocol_are_compared(tmp_path: Path) -> None:
     assert c.title == "nin-digits on digits, 4 epochs"
     percent = 100 / IMAGES
     assert list(c.rivals[1].errors.values()) == pytest.approx([percent * n for n in SRELU])
-    assert c.rivals[1].seconds == 2.0
+    assert c.rivals[0].seconds == 2.0
 
 
 def test_difference_is_the_paired_one(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +21,7 @@ from ..paper.blocks import BLOCKS, REHEARSAL, contests
 from ..paper.contests import Contest, wanted
 from ..paper.standing import Standing, results_folder
 from ..records import Record, Results
+from ..run import Run
 from ..side_by_side import Event, train_side_by_side
 from .board import QUIET_SECONDS, outcome
 from .data import DataFolder
@@ -61,9 +62,8 @@ def run(
         chosen = contests(blocks)
         committed = records.results(records.find(results or results_folder()))
         known = committed | records.results(records.find(records_folder))
-        for name in sorted({run.dataset for run in wanted(chosen, known)}):
-            if name != "digits":  # which is built in
-                locate(dataset(name), data)
+        if minutes != 0:
+            _find_data((r for r in wanted(chosen, known) if r.key() not in known), data)
         view = Lines(chosen, known)
         limit = None if minutes is None else 60 * minutes
         events = train_side_by_side(
@@ -84,6 +84,12 @@ def run(
             raise typer.Exit(INTERRUPTED) from None
         found = [*records.find(results or results_folder()), *records.find(records_folder)]
         _conclude(Standing(found), chosen, view)
+
+
+def _find_data(runs: Iterable[Run], data: Path | None) -> None:
+    """Raises an error, before anything is started, if the data of a run are not there."""
+    for name in sorted({run.dataset for run in runs} - {"digits"}):  # which are built in
+        locate(dataset(name), data)
 
 
 def _conclude(standing: Standing, chosen: Sequence[Contest], view: Lines) -> None:
