@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from recomputing import CHANNELS, Residual, assert_same_gradients, conv, images, unit
 from torch_srelu import SReLU, memory, recompute_outputs
-from torch_srelu.ops import registration
+from torch_srelu.ops import compute
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -98,7 +98,7 @@ def test_an_output_that_lives_on_does_not_hold_its_input() -> None:
         assert_same_gradients(conv(), y.detach())  # cannot be recomputed any more: is kept
 
 
-def count_calls(monkeypatch, of=registration, name="compute") -> list:
+def count_calls(monkeypatch, of=compute, name="compute") -> list:
     """A list that grows by one whenever a forward pass of SReLU is computed."""
     calls, original = [], getattr(of, name)
 

@@ -9,7 +9,7 @@ from torch.jit import is_tracing  # type: ignore[attr-defined]
 from torch.overrides import handle_torch_function, has_torch_function
 
 from . import memory
-from .ops import reference, registration
+from .ops import compute, reference, registration
 
 DTYPES = frozenset({torch.float64, torch.float32, torch.bfloat16, torch.float16})
 
@@ -63,19 +63,19 @@ def srelu(
     if bias is not None:
         check_bias(bias, x, dim)
         if bias.shape != t_r.shape:
-            x, bias, tensors = registration.add_bias(x, bias, dim), None, tensors[:5]
+            x, bias, tensors = compute.add_bias(x, bias, dim), None, tensors[:5]
     if registration.exporting() or is_tracing() or registration.transformed():
         if frozen:
             t_r, a_r, t_l, a_l = (p.detach() for p in tensors[1:5])
-        return reference.srelu(registration.add_bias(x, bias, dim), t_r, a_r, t_l, a_l, dim)
+        return reference.srelu(compute.add_bias(x, bias, dim), t_r, a_r, t_l, a_l, dim)
     if torch.compiler.is_compiling() or _intercepted(*tensors):
         operator = registration.srelu if bias is None else registration.biased_srelu
         return operator(x, *tensors[1:], dim, frozen)
     if not torch.is_grad_enabled():
         x, t_r, a_r, t_l, a_l, bias = unwrap_dead_wrappers((x, t_r, a_r, t_l, a_l, bias))
-        return registration.compute(x, t_r, a_r, t_l, a_l, dim, bias)
+        return compute.compute(x, t_r, a_r, t_l, a_l, dim, bias)
     if memory.active():
-        x = registration.add_bias(x, bias, dim)
+        x = compute.add_bias(x, bias, dim)
         return memory.apply(x, (t_r, a_r, t_l, a_l), dim, frozen)
     return registration.Fused.apply(x, t_r, a_r, t_l, a_l, bias, dim, frozen)  # type: ignore[return-value]
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, UntypedStorage
 
-from .ops import registration
+from .ops import compute, registration
 
 
 @contextlib.contextmanager
@@ -151,7 +151,7 @@ class _Recipe:
         if storage is None or stream != self._stream:
             with torch.no_grad():
                 t_r, a_r, t_l, a_l = self._params.view(4, -1)
-                y = registration.compute(self._x.tensor(), t_r, a_r, t_l, a_l, self._dim)
+                y = compute.compute(self._x.tensor(), t_r, a_r, t_l, a_l, self._dim)
             storage = y.untyped_storage()
             self._latest, self._stream = weakref.ref(storage), stream
         return storage

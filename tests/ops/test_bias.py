@@ -19,7 +19,7 @@ from checks import (
     takes,
     using,
 )
-from torch_srelu.ops import reference, registration
+from torch_srelu.ops import compute, reference, registration
 
 pytestmark = pytest.mark.parametrize("execution", EXECUTIONS)
 
@@ -37,7 +37,7 @@ def _run(problem: Problem, bias: torch.Tensor, together: bool, frozen: bool):
         y = torch_srelu.srelu(x, *params, problem.dim, bias=bias, frozen=frozen)
     else:
         y = torch_srelu.srelu(
-            registration.add_bias(x, bias, problem.dim), *params, problem.dim, frozen=frozen
+            compute.add_bias(x, bias, problem.dim), *params, problem.dim, frozen=frozen
         )
     return y.detach(), torch.autograd.grad(y, [x, *leaves], problem.grad)
 

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import torch_srelu
 from checks import Problem, lay_out, using
-from torch_srelu.ops import cpu, registration
+from torch_srelu.ops import compute, cpu
 
 SOURCE = Path(torch_srelu.__file__).parent
 
@@ -92,9 +92,9 @@ def test_what_is_not_needed_changes_nothing_else(isa: str, dtype: torch.dtype, s
     x, grad = torch.randn(2, *shape).to(dtype)
     arguments = (grad, x, *torch.randn(4, shape[1]), 1)
     with using(f"cpu-{isa}"):
-        grad_x, grads = registration.compute_backward(*arguments, True, True)
-        only_x, no_grads = registration.compute_backward(*arguments, True, False)
-        no_x, only_grads = registration.compute_backward(*arguments, False, True)
+        grad_x, grads = compute.compute_backward(*arguments, True, True)
+        only_x, no_grads = compute.compute_backward(*arguments, True, False)
+        no_x, only_grads = compute.compute_backward(*arguments, False, True)
     assert no_x is None
     assert no_grads is None
     assert grad_x is not None
@@ -109,7 +109,7 @@ def test_large_results_ask_for_huge_pages() -> None:
     """Fresh memory in pages of 4 KiB costs several times what SReLU itself does."""
     if not Path("/sys/kernel/mm/transparent_hugepage/enabled").exists():
         pytest.skip("this kernel has no transparent huge pages")
-    y = registration.compute(torch.randn(1, 8, 1200, 1200), *torch.ones(4, 8), 1)
+    y = compute.compute(torch.randn(1, 8, 1200, 1200), *torch.ones(4, 8), 1)
     middle = y.data_ptr() + y.nbytes // 2
     inside = False
     for line in Path("/proc/self/smaps").read_text().splitlines():
@@ -138,8 +138,8 @@ class ActivatedInWorker(Dataset):
 
     def __getitem__(self, index: int) -> list[torch.Tensor]:
         torch.set_num_threads(2)
-        y = registration.compute(self.x, *self.params, 1)
-        grads = registration.compute_backward(self.grad, self.x, *self.params, 1, True, True)
+        y = compute.compute(self.x, *self.params, 1)
+        grads = compute.compute_backward(self.grad, self.x, *self.params, 1, True, True)
         return [y, *(g for g in grads if g is not None)]
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from . import backends, layout, reference
+from . import compute, reference
 
 
 def transformed() -> bool:
@@ -32,113 +32,6 @@ def exporting() -> bool:
     return torch.compiler._is_exporting_flag
 
 
-# ---- the work, on real tensors ----
-
-
-def compute(
-    x: Tensor,
-    t_r: Tensor,
-    a_r: Tensor,
-    t_l: Tensor,
-    a_l: Tensor,
-    dim: int,
-    bias: Tensor | None = None,
-) -> Tensor:
-    """SReLU of ``x``, or of ``x + bias``, by whichever execution serves ``x``."""
-    kernels = backends.kernels(x)
-    if kernels is None or x.numel() == 0:
-        return _strided_as(x, reference.srelu(add_bias(x, bias, dim), t_r, a_r, t_l, a_l, dim))
-    if bias is not None and not kernels.ADDS_BIAS:
-        return _strided_as(x, compute(add_bias(x, bias, dim), t_r, a_r, t_l, a_l, dim))
-    x, view = _dense(x, t_r, dim)
-    if bias is None:
-        return kernels.forward(x, (t_r, a_r, t_l, a_l), view)
-    return kernels.forward(x, (t_r, a_r, t_l, a_l), view, bias)
-
-
-def compute_backward(
-    grad: Tensor,
-    x: Tensor,
-    t_r: Tensor,
-    a_r: Tensor,
-    t_l: Tensor,
-    a_l: Tensor,
-    dim: int,
-    need_input: bool,
-    need_params: bool,
-    bias: Tensor | None = None,
-    need_bias: bool = False,
-) -> tuple[Tensor | None, Tensor | None]:
-    """The gradient of ``x`` and, as rows in the dtype of the arithmetic, those of the channels.
-
-    Rows are the four parameters and the bias, as far as they are needed. By whichever execution
-    serves ``x``. What is not needed is None.
-    """
-    kernels = backends.kernels(x)
-    params = (t_r, a_r, t_l, a_l)
-    apart = None  # what computes it where bias and SReLU come one after the other
-    if kernels is None or x.numel() == 0:
-        apart = _reference_backward
-    elif bias is not None and not kernels.ADDS_BIAS:
-        apart = compute_backward
-    if kernels is None or apart is not None:
-        needs = (need_input, need_params, bias, need_bias)
-        grad_x, rows = _after_bias(apart, grad, x, params, dim, *needs)
-        return grad_x if grad_x is None else _strided_as(x, grad_x), rows
-    x, view = _dense(x, t_r, dim)
-    grad = layout.like(grad, x)
-    if bias is None:
-        return kernels.backward(grad, x, params, view, need_input, need_params)
-    return kernels.backward(grad, x, params, view, need_input, need_params, bias, need_bias)
-
-
-def add_bias(x: Tensor, bias: Tensor | None, dim: int) -> Tensor:
-    """``x + bias`` along ``dim``, in the dtype of ``x``."""
-    if bias is None:
-        return x
-    shape = [1] * x.dim()
-    shape[dim] = -1
-    return x + bias.to(x.dtype).view(shape)
-
-
-def _after_bias(
-    backward, grad, x, params, dim, need_input, need_params, bias, need_bias
-) -> tuple[Tensor | None, Tensor | None]:
-    """The gradients by ``backward``, which knows no bias; its gradient is a sum of the input's."""
-    need_any = need_input or need_bias
-    x = add_bias(x, bias, dim)
-    grad_x, rows = backward(grad, x, *params, dim, need_any, need_params)
-    if need_bias:
-        row = reference.over_channels(grad_x.to(reference.compute_dtype(x)), dim)[None]
-        rows = torch.cat([rows, row]) if need_params else row
-    return grad_x if need_input else None, rows
-
-
-def _reference_backward(
-    grad, x, t_r, a_r, t_l, a_l, dim, need_input, need_params
-) -> tuple[Tensor, Tensor | None]:
-    grad_x, *grads = reference.srelu_backward(grad, x, t_r, a_r, t_l, a_l, dim)
-    rows = torch.stack([g.to(reference.compute_dtype(x)) for g in grads])
-    return grad_x, rows if need_params else None
-
-
-def _strided_as(x: Tensor, y: Tensor) -> Tensor:
-    """``y`` with exactly the strides that the fake kernels promise."""
-    promised = torch.empty_like(x)
-    return y if y.stride() == promised.stride() else promised.copy_(y)
-
-
-def _dense(x: Tensor, t_r: Tensor, dim: int) -> tuple[Tensor, layout.View]:
-    """``x``, copied if it has gaps, and its view."""
-    channels = t_r.shape[0]
-    view = None if x.is_neg() else layout.view(x, channels, dim)
-    if view is None:
-        x = layout.densify(x)
-        view = layout.view(x, channels, dim)
-        assert view is not None, "densify left gaps"
-    return x, view
-
-
 # ---- eager ----
 
 
@@ -152,7 +45,7 @@ class Fused(torch.autograd.Function):
         else:
             ctx.save_for_backward(x, t_r, a_r, t_l, a_l, bias)
         ctx.dim, ctx.frozen = dim, frozen
-        return compute(x, t_r, a_r, t_l, a_l, dim, bias)
+        return compute.compute(x, t_r, a_r, t_l, a_l, dim, bias)
 
     @staticmethod
     def backward(ctx, grad):  # type: ignore[override]
@@ -162,7 +55,7 @@ class Fused(torch.autograd.Function):
             # A batch of gradients in disguise (torch.autograd.grad with is_grads_batched): that
             # vmap is not torch.func's, and only operators that torch knows can see through it.
             return _backward(ctx, grad, _known_to_torch)
-        return _backward(ctx, grad, compute_backward)
+        return _backward(ctx, grad, compute.compute_backward)
 
 
 def _backward(ctx, grad: Tensor, function) -> tuple[Tensor | None, ...]:
@@ -194,12 +87,14 @@ def _backward(ctx, grad: Tensor, function) -> tuple[Tensor | None, ...]:
 
 def _differentiable(grad, x, t_r, a_r, t_l, a_l, dim, *needs):
     """The gradients as functions that can be differentiated in their turn."""
-    return _after_bias(srelu_backward, grad, x, (t_r, a_r, t_l, a_l), dim, *needs)
+    return compute.after_bias(srelu_backward, grad, x, (t_r, a_r, t_l, a_l), dim, *needs)
 
 
 def _known_to_torch(grad, x, t_r, a_r, t_l, a_l, dim, *needs):
     """The gradients by operators of torch's own."""
-    return _after_bias(_reference_backward, grad, x, (t_r, a_r, t_l, a_l), dim, *needs)
+    return compute.after_bias(
+        compute.reference_backward, grad, x, (t_r, a_r, t_l, a_l), dim, *needs
+    )
 
 
 # ---- the operators ----
@@ -210,7 +105,7 @@ def srelu(
     x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: int, frozen: bool
 ) -> Tensor:
     _check_lengths(x, (t_r, a_r, t_l, a_l), dim)
-    return compute(x, t_r, a_r, t_l, a_l, dim)
+    return compute.compute(x, t_r, a_r, t_l, a_l, dim)
 
 
 def _check_lengths(x: Tensor, params: tuple[Tensor, ...], dim: int) -> None:
@@ -241,7 +136,7 @@ def srelu_backward(
 ) -> tuple[Tensor, Tensor]:
     _check_lengths(x, (t_r, a_r, t_l, a_l), dim)
     _check_gradient(grad, x)
-    grads = compute_backward(grad, x, t_r, a_r, t_l, a_l, dim, need_input, need_params)
+    grads = compute.compute_backward(grad, x, t_r, a_r, t_l, a_l, dim, need_input, need_params)
     return _no_none(x, grads)
 
 
@@ -284,7 +179,7 @@ def biased_srelu(
     frozen: bool,
 ) -> Tensor:
     _check_lengths(x, (t_r, a_r, t_l, a_l, bias), dim)
-    return compute(x, t_r, a_r, t_l, a_l, dim, bias)
+    return compute.compute(x, t_r, a_r, t_l, a_l, dim, bias)
 
 
 @biased_srelu.register_fake
@@ -309,7 +204,9 @@ def biased_srelu_backward(
     _check_lengths(x, (t_r, a_r, t_l, a_l, bias), dim)
     _check_gradient(grad, x)
     params = (t_r, a_r, t_l, a_l)
-    grads = compute_backward(grad, x, *params, dim, need_input, need_params, bias, need_bias)
+    grads = compute.compute_backward(
+        grad, x, *params, dim, need_input, need_params, bias, need_bias
+    )
     return _no_none(x, grads)
 
 

@@ -1,0 +1,112 @@
+"""SReLU of real tensors and its gradients, by whichever execution serves them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from . import backends, layout, reference
+
+
+def compute(
+    x: Tensor,
+    t_r: Tensor,
+    a_r: Tensor,
+    t_l: Tensor,
+    a_l: Tensor,
+    dim: int,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """SReLU of ``x``, or of ``x + bias``, by whichever execution serves ``x``."""
+    kernels = backends.kernels(x)
+    if kernels is None or x.numel() == 0:
+        return _strided_as(x, reference.srelu(add_bias(x, bias, dim), t_r, a_r, t_l, a_l, dim))
+    if bias is not None and not kernels.ADDS_BIAS:
+        return _strided_as(x, compute(add_bias(x, bias, dim), t_r, a_r, t_l, a_l, dim))
+    x, view = _dense(x, t_r, dim)
+    if bias is None:
+        return kernels.forward(x, (t_r, a_r, t_l, a_l), view)
+    return kernels.forward(x, (t_r, a_r, t_l, a_l), view, bias)
+
+
+def compute_backward(
+    grad: Tensor,
+    x: Tensor,
+    t_r: Tensor,
+    a_r: Tensor,
+    t_l: Tensor,
+    a_l: Tensor,
+    dim: int,
+    need_input: bool,
+    need_params: bool,
+    bias: Tensor | None = None,
+    need_bias: bool = False,
+) -> tuple[Tensor | None, Tensor | None]:
+    """The gradient of ``x`` and, as rows in the dtype of the arithmetic, those of the channels.
+
+    Rows are the four parameters and the bias, as far as they are needed. By whichever execution
+    serves ``x``. What is not needed is None.
+    """
+    kernels = backends.kernels(x)
+    params = (t_r, a_r, t_l, a_l)
+    apart = None  # what computes it where bias and SReLU come one after the other
+    if kernels is None or x.numel() == 0:
+        apart = reference_backward
+    elif bias is not None and not kernels.ADDS_BIAS:
+        apart = compute_backward
+    if kernels is None or apart is not None:
+        needs = (need_input, need_params, bias, need_bias)
+        grad_x, rows = after_bias(apart, grad, x, params, dim, *needs)
+        return grad_x if grad_x is None else _strided_as(x, grad_x), rows
+    x, view = _dense(x, t_r, dim)
+    grad = layout.like(grad, x)
+    if bias is None:
+        return kernels.backward(grad, x, params, view, need_input, need_params)
+    return kernels.backward(grad, x, params, view, need_input, need_params, bias, need_bias)
+
+
+def add_bias(x: Tensor, bias: Tensor | None, dim: int) -> Tensor:
+    """``x + bias`` along ``dim``, in the dtype of ``x``."""
+    if bias is None:
+        return x
+    shape = [1] * x.dim()
+    shape[dim] = -1
+    return x + bias.to(x.dtype).view(shape)
+
+
+def after_bias(
+    backward, grad, x, params, dim, need_input, need_params, bias, need_bias
+) -> tuple[Tensor | None, Tensor | None]:
+    """The gradients by ``backward``, which knows no bias; its gradient is a sum of the input's."""
+    need_any = need_input or need_bias
+    x = add_bias(x, bias, dim)
+    grad_x, rows = backward(grad, x, *params, dim, need_any, need_params)
+    if need_bias:
+        row = reference.over_channels(grad_x.to(reference.compute_dtype(x)), dim)[None]
+        rows = torch.cat([rows, row]) if need_params else row
+    return grad_x if need_input else None, rows
+
+
+def reference_backward(
+    grad, x, t_r, a_r, t_l, a_l, dim, need_input, need_params
+) -> tuple[Tensor, Tensor | None]:
+    grad_x, *grads = reference.srelu_backward(grad, x, t_r, a_r, t_l, a_l, dim)
+    rows = torch.stack([g.to(reference.compute_dtype(x)) for g in grads])
+    return grad_x, rows if need_params else None
+
+
+def _strided_as(x: Tensor, y: Tensor) -> Tensor:
+    """``y`` with exactly the strides that the fake kernels promise."""
+    promised = torch.empty_like(x)
+    return y if y.stride() == promised.stride() else promised.copy_(y)
+
+
+def _dense(x: Tensor, t_r: Tensor, dim: int) -> tuple[Tensor, layout.View]:
+    """``x``, copied if it has gaps, and its view."""
+    channels = t_r.shape[0]
+    view = None if x.is_neg() else layout.view(x, channels, dim)
+    if view is None:
+        x = layout.densify(x)
+        view = layout.view(x, channels, dim)
+        assert view is not None, "densify left gaps"
+    return x, view
