@@ -55,6 +55,10 @@ def _ablation(name: str) -> Contest:
     return Contest(f"ablation-{name}", "cifar10", "short", (base, changed), 3)
 
 
+def _start() -> Entry:
+    return _own("relu:published-start", variants.published_start)
+
+
 def _slopes(condition: str) -> Contest:
     def candidate(slope: float) -> Entry:
         make = variants.slope_candidate
@@ -97,6 +101,10 @@ BLOCKS: dict[str, Block] = {
     "seeds": Block(
         "PReLU and SReLU once more, over 5 further seeds",
         tuple(_contest("seeds", c, _RIVALS[1:], 5, after=_HEADLINE[c]) for c in CIFAR),
+    ),
+    "start": Block(
+        "ReLU from the start published for CIFAR-100: is it dead?",
+        (Contest("start-cifar100", "cifar100", "short", (_start(),), 3),),
     ),
     "published-cifar10": Block(
         "the same three at the published length, CIFAR-10, 2 seeds",
