@@ -42,7 +42,7 @@ class Evaluation(NamedTuple):
     @property
     def error(self) -> float:
         """The share of wrong predictions."""
-        return (self.predictions != self.labels).double().mean().item()
+        return (self.predictions != self.labels).sum().item() / len(self.labels)
 
     @property
     def loss(self) -> float:

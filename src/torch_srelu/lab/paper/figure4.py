@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from ..recipes import LENGTHS
 from .blocks import CIFAR
@@ -29,6 +30,9 @@ def draw(standing: Standing) -> Figure:
             length = _longest(standing, condition)
             axes.set_title(f"({letter}) {TITLES[condition]}", fontsize=9.5)
             axes.set(xlabel="epoch", ylabel="training loss", yscale="log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda loss, _: f"{loss:g}"))
+            axes.yaxis.set_minor_locator(NullLocator())
             axes.grid(color=GRID, linewidth=0.6)
             for row, colour in zip(ROWS, COLOURS, strict=True):
                 _curve(axes, standing, row, condition, length, colour)

@@ -16,6 +16,7 @@ from .blocks import BLOCKS, REHEARSAL
 from .standing import Standing, results_folder
 
 PAGE, FIGURE, FINDINGS = "docs/results.md", "docs/figure4.svg", "docs/findings.md"
+CAPTION = "Training loss on CIFAR-10 and CIFAR-100; test errors at the end"
 README, BEGIN, END = "README.md", "<!-- results -->", "<!-- end of results -->"
 
 TEXT = """\
@@ -30,8 +31,8 @@ PROTOCOL = f"""\
 ## One protocol for all rows
 
 - Networks, preprocessing, initialisation and optimizer of each data set as published, but for one
-  start: NIN for CIFAR-10 as in Caffe's model zoo, for CIFAR-100 with the learning rates and decay of
-  its authors' own files; contrast normalisation and ZCA whitening as in the maxout experiments.
+  start: NIN for CIFAR-10 as in Caffe's model zoo, for CIFAR-100 with the learning rates and decay
+  of its authors' own files; contrast normalisation and ZCA whitening as in the maxout experiments.
   CIFAR-100's own initial weights (0.001 and 0.01 in the first three layers) are dead with ReLU at
   every seed (block `start` below), so all rivals begin with those of CIFAR-10, 0.05 everywhere:
   taken because ReLU learns from them, seen in the training loss of the first epochs alone.
@@ -78,7 +79,7 @@ def render(standing: Standing, findings: str) -> str:
     for name in grids.NAMES:
         parts += [grid_markdown(grid) for grid in grids.table(name, standing)]
     parts += ["## What the gain is made of\n", *map(grid_markdown, ablations.grids(standing))]
-    parts += ["## Figure 4\n", f"![Convergence on CIFAR-10 and CIFAR-100]({Path(FIGURE).name})\n"]
+    parts += ["## Figure 4\n", f"![{CAPTION}]({Path(FIGURE).name})\n"]
     parts += ["## The runs\n", grid_markdown(_runs(standing)), _places(standing)]
     return "\n".join(parts)
 
@@ -94,8 +95,9 @@ def headline(standing: Standing) -> str:
 def quoted(standing: Standing) -> str:
     """What the README has between its marks."""
     made = differences.grids(standing)
-    text = grid_markdown(made[0]) if made else headline(standing)
-    return f"{BEGIN}\n\n{text}\n{END}"
+    if not made:
+        return f"{BEGIN}\n\n{headline(standing)}\n{END}"
+    return f"{BEGIN}\n\n{grid_markdown(made[0])}\n![{CAPTION}]({FIGURE})\n\n{END}"
 
 
 def write(standing: Standing, results: Path | None = None) -> Iterator[Path]:
