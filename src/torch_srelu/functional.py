@@ -9,7 +9,7 @@ from torch.jit import is_tracing  # type: ignore[attr-defined]
 from torch.overrides import handle_torch_function, has_torch_function
 
 from . import memory
-from .ops import compute, reference, registration
+from .ops import compute, eager, reference, registration
 
 DTYPES = frozenset({torch.float64, torch.float32, torch.bfloat16, torch.float16})
 
@@ -58,36 +58,55 @@ def srelu(
     if has_torch_function(tensors):
         options = {"dim": dim, "bias": bias, "frozen": frozen}
         return handle_torch_function(srelu, tensors, *tensors[:5], **options)
-    if not _fits(x, t_r, a_r, t_l, a_l, dim):
-        check(x, t_r, a_r, t_l, a_l, dim)  # says what does not
-    if bias is not None:
-        check_bias(bias, x, dim)
-        if bias.shape != t_r.shape:
-            x, bias, tensors = compute.add_bias(x, bias, dim), None, tensors[:5]
-    if registration.exporting() or is_tracing() or registration.transformed():
-        if frozen:
-            t_r, a_r, t_l, a_l = (p.detach() for p in tensors[1:5])
-        return reference.srelu(compute.add_bias(x, bias, dim), t_r, a_r, t_l, a_l, dim)
-    if torch.compiler.is_compiling() or _intercepted(*tensors):
-        operator = registration.srelu if bias is None else registration.biased_srelu
-        return operator(x, *tensors[1:], dim, frozen)
+    watched = _watched()
+    call = None if watched or bias is not None else eager.remembered(x, t_r, a_r, t_l, a_l, dim)
+    if call is None:
+        if not _fits(x, t_r, a_r, t_l, a_l, dim):
+            check(x, t_r, a_r, t_l, a_l, dim)  # says what does not
+        if bias is not None:
+            check_bias(bias, x, dim)
+            if bias.shape != t_r.shape:
+                x, bias, tensors = compute.add_bias(x, bias, dim), None, tensors[:5]
+        if watched or not (x.is_cuda or x.is_cpu) or not eager.ordinary(*tensors):
+            return _in_operators(x, (t_r, a_r, t_l, a_l), bias, dim, frozen)
+        if bias is None:
+            call = eager.remember(x, t_r, a_r, t_l, a_l, dim)
     if not torch.is_grad_enabled():
+        if call is not None:
+            return call.forward(x, t_r, a_r, t_l, a_l)
         x, t_r, a_r, t_l, a_l, bias = unwrap_dead_wrappers((x, t_r, a_r, t_l, a_l, bias))
         return compute.compute(x, t_r, a_r, t_l, a_l, dim, bias)
     if memory.active():
         x = compute.add_bias(x, bias, dim)
-        return memory.apply(x, (t_r, a_r, t_l, a_l), dim, frozen)
-    return registration.Fused.apply(x, t_r, a_r, t_l, a_l, bias, dim, frozen)  # type: ignore[return-value]
+        return memory.apply(x, (t_r, a_r, t_l, a_l), dim, frozen, call)
+    return eager.srelu(x, (t_r, a_r, t_l, a_l), bias, dim, frozen, call)
 
 
-def _intercepted(x: Tensor, *params: Tensor) -> bool:
-    """Whether a dispatch mode, a tensor subclass or a device without memory needs an operator."""
-    if not (x.is_cuda or x.is_cpu) or torch._C._len_torch_dispatch_stack() > 0:
-        return True
-    return not _ORDINARY.issuperset(map(type, (x, *params)))
+def _watched() -> bool:
+    """Whether someone traces, transforms or intercepts what is computed now."""
+    return (
+        torch.compiler.is_compiling()
+        or registration.exporting()
+        or is_tracing()
+        or registration.transformed()
+        or torch._C._len_torch_dispatch_stack() > 0
+    )
 
 
-_ORDINARY = frozenset({Tensor, torch.nn.Parameter})
+def _in_operators(
+    x: Tensor,
+    params: tuple[Tensor, Tensor, Tensor, Tensor],
+    bias: Tensor | None,
+    dim: int,
+    frozen: bool,
+) -> Tensor:
+    """SReLU for those who look on: as one operator, or where they need it in torch's own."""
+    if registration.exporting() or is_tracing() or registration.transformed():
+        t_r, a_r, t_l, a_l = (p.detach() for p in params) if frozen else params
+        return reference.srelu(compute.add_bias(x, bias, dim), t_r, a_r, t_l, a_l, dim)
+    if bias is None:
+        return registration.srelu(x, *params, dim, frozen)
+    return registration.biased_srelu(x, *params, bias, dim, frozen)
 
 
 def _fits(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: int) -> bool:

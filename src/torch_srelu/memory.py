@@ -17,11 +17,15 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, UntypedStorage
 
-from .ops import compute, registration
+from .ops import compute, eager
+
+if TYPE_CHECKING:
+    from .ops.triton import Call
 
 
 @contextlib.contextmanager
@@ -66,11 +70,13 @@ def active() -> bool:
     return _here.depth > 0
 
 
-def apply(x: Tensor, params: tuple[Tensor, ...], dim: int, frozen: bool) -> Tensor:
-    """`registration.Fused`, with its output noted as one that can be recomputed."""
+def apply(
+    x: Tensor, params: tuple[Tensor, ...], dim: int, frozen: bool, call: Call | None
+) -> Tensor:
+    """`eager.srelu`, with its output noted as one that can be recomputed."""
     _here.packed = packed = []
     try:
-        y: Tensor = registration.Fused.apply(x, *params, None, dim, frozen)  # type: ignore[assignment]
+        y = eager.srelu(x, params, None, dim, frozen, call)
     finally:
         _here.packed = None
     if packed:  # else nothing needs a gradient, or other hooks took the tensors

@@ -96,7 +96,7 @@ _CIFAR10: dict[str, Any] = {"first_std": 0.05, "cccp_std": 0.05, "last_lr": (0.1
 # ReLU their start is dead: the image is lost in the last biases' first steps, and a class that they
 # push below zero never comes back. So the weights start as on CIFAR-10, with which ReLU learns.
 _CIFAR100: dict[str, Any] = {"first_std": 0.05, "cccp_std": 0.05, "last_lr": (1.0, 2.0)}
-_CIFAR100_PUBLISHED = _CIFAR100 | {"first_std": 0.001, "cccp_std": 0.01}
+_CIFAR100_PUBLISHED: dict[str, Any] = _CIFAR100 | {"first_std": 0.001, "cccp_std": 0.01}
 
 PLANS: dict[str, Plan] = {
     "nin-cifar10": _cifar(10, **_CIFAR10),

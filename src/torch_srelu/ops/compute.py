@@ -24,9 +24,10 @@ def compute(
     if bias is not None and not kernels.ADDS_BIAS:
         return _strided_as(x, compute(add_bias(x, bias, dim), t_r, a_r, t_l, a_l, dim))
     x, view = _dense(x, t_r, dim)
+    params = tuple(p.resolve_neg() for p in (t_r, a_r, t_l, a_l))
     if bias is None:
-        return kernels.forward(x, (t_r, a_r, t_l, a_l), view)
-    return kernels.forward(x, (t_r, a_r, t_l, a_l), view, bias)
+        return kernels.forward(x, params, view)
+    return kernels.forward(x, params, view, bias.resolve_neg())
 
 
 def compute_backward(
@@ -60,8 +61,10 @@ def compute_backward(
         return grad_x if grad_x is None else _strided_as(x, grad_x), rows
     x, view = _dense(x, t_r, dim)
     grad = layout.like(grad, x)
+    params = tuple(p.resolve_neg() for p in params)
     if bias is None:
         return kernels.backward(grad, x, params, view, need_input, need_params)
+    bias = bias.resolve_neg()
     return kernels.backward(grad, x, params, view, need_input, need_params, bias, need_bias)
 
 

@@ -1,8 +1,7 @@
 """SReLU as PyTorch operators: ``torch.ops.torch_srelu.srelu`` and its differentiable backward.
 
-Two doors lead to the same kernels. Eager calls on ordinary tensors go through `Fused`, an
-autograd.Function, because it costs the host a quarter of what a custom operator does. Everything
-that traces or intercepts (torch.compile, fake tensors, dispatch modes) goes through the operators.
+For everything that traces or intercepts: torch.compile, fake tensors, dispatch modes. Eager calls
+on ordinary tensors have a door of their own (`eager`), to the same kernels.
 """
 
 from __future__ import annotations
@@ -32,35 +31,15 @@ def exporting() -> bool:
     return torch.compiler._is_exporting_flag
 
 
-# ---- eager ----
+# ---- gradients, as autograd wants them ----
 
 
-class Fused(torch.autograd.Function):
-    """SReLU of ordinary tensors. Keeps the input, and nothing else of its size, for backward."""
+def gradients(ctx, saved, grad: Tensor, function) -> tuple[Tensor | None, ...]:
+    """A gradient for every argument that needs one, else None.
 
-    @staticmethod
-    def forward(ctx, x, t_r, a_r, t_l, a_l, bias, dim, frozen):
-        if bias is None:
-            ctx.save_for_backward(x, t_r, a_r, t_l, a_l)
-        else:
-            ctx.save_for_backward(x, t_r, a_r, t_l, a_l, bias)
-        ctx.dim, ctx.frozen = dim, frozen
-        return compute.compute(x, t_r, a_r, t_l, a_l, dim, bias)
-
-    @staticmethod
-    def backward(ctx, grad):  # type: ignore[override]
-        if torch.is_grad_enabled():
-            return _backward(ctx, grad, _differentiable)
-        if not torch._C._has_storage(grad):
-            # A batch of gradients in disguise (torch.autograd.grad with is_grads_batched): that
-            # vmap is not torch.func's, and only operators that torch knows can see through it.
-            return _backward(ctx, grad, _known_to_torch)
-        return _backward(ctx, grad, compute.compute_backward)
-
-
-def _backward(ctx, grad: Tensor, function) -> tuple[Tensor | None, ...]:
-    """What autograd wants from SReLU: a gradient for every argument that needs one, else None."""
-    x, t_r, a_r, t_l, a_l, *rest = ctx.saved_tensors
+    ``saved`` are the saved tensors, which may be asked for only once (in a checkpointed region).
+    """
+    x, t_r, a_r, t_l, a_l, *rest = saved
     bias = rest[0] if rest else None
     params, needs, frozen = (t_r, a_r, t_l, a_l), ctx.needs_input_grad, ctx.frozen
     need_input, need_bias = needs[0], needs[5]
@@ -85,16 +64,9 @@ def _backward(ctx, grad: Tensor, function) -> tuple[Tensor | None, ...]:
     return (grad_x if need_input else None, *grads, None, None)
 
 
-def _differentiable(grad, x, t_r, a_r, t_l, a_l, dim, *needs):
+def differentiable(grad, x, t_r, a_r, t_l, a_l, dim, *needs):
     """The gradients as functions that can be differentiated in their turn."""
     return compute.after_bias(srelu_backward, grad, x, (t_r, a_r, t_l, a_l), dim, *needs)
-
-
-def _known_to_torch(grad, x, t_r, a_r, t_l, a_l, dim, *needs):
-    """The gradients by operators of torch's own."""
-    return compute.after_bias(
-        compute.reference_backward, grad, x, (t_r, a_r, t_l, a_l), dim, *needs
-    )
 
 
 # ---- the operators ----
@@ -221,12 +193,14 @@ def _keep(ctx, inputs, output):
 
 
 def _autograd(ctx, grad):
-    return _backward(ctx, grad, _differentiable)[:-1]  # one argument less: there is no bias
+    return gradients(ctx, ctx.saved_tensors, grad, differentiable)[
+        :-1
+    ]  # one argument less: there is no bias
 
 
 def _autograd_biased(ctx, grad):
-    function = _differentiable if torch.is_grad_enabled() else biased_srelu_backward
-    return _backward(ctx, grad, function)
+    function = differentiable if torch.is_grad_enabled() else biased_srelu_backward
+    return gradients(ctx, ctx.saved_tensors, grad, function)
 
 
 def _keep_backward(ctx, inputs, output):

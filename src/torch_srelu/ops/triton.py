@@ -19,6 +19,7 @@ from .layout import View
 from .reference import compute_dtype
 
 ADDS_BIAS = True  # its kernels compute SReLU of x + bias
+REMEMBERS = True  # it can remember calls (`Call`)
 
 SHORT_RUN = 32  # shorter runs are columns
 LONG_RUN = 1024  # runs that cannot be read in wide vectors are columns up to here
@@ -181,6 +182,26 @@ class Backward(NamedTuple):
     first: Launch
     sums: tuple[int, int]
     second: Launch | None
+    rows: tuple[int, int]  # shape of the result
+
+    def __call__(
+        self,
+        key: tuple,
+        grad: Tensor,
+        x: Tensor,
+        params: Sequence[Tensor],
+        bias: Tensor | None,
+        need_input: bool,
+    ) -> tuple[Tensor | None, Tensor | None]:
+        grad_x = torch.empty_like(x) if need_input else None
+        dtype = compute_dtype(x)
+        sums = x.new_empty(self.sums, dtype=dtype) if self.sums[0] else None
+        self.first(key, grad, x, grad_x, sums, *params, bias)
+        if self.second is None:
+            return grad_x, sums
+        rows = x.new_empty(self.rows, dtype=dtype)
+        self.second(key, sums, rows, params[1], params[3])
+        return grad_x, rows
 
 
 @functools.lru_cache(maxsize=4096)
@@ -198,7 +219,7 @@ def _backward_launch(
     first = Launch(kernel, (how.groups * how.splits, 1, 1), how.sizes, {**meta, **how.meta})
     planes = 4 * need_params + need_bias
     if alone or not planes:
-        return Backward(first, (planes, channels), None)
+        return Backward(first, (planes, channels), None, (planes, channels))
     summed = 1 if runs else view.inner  # columns that belong to one channel
     splits = how.sums // (channels * summed)
     # Few channels and many parts to a program: all of them are under way at once.
@@ -208,7 +229,7 @@ def _backward_launch(
     sizes = (splits, channels, summed)
     grid = (_ceil(channels, width), planes, 1)
     second = Launch(kernels.finish, grid, sizes, {**meta, "num_warps": 8 if parts > 512 else 4})
-    return Backward(first, (planes, how.sums), second)
+    return Backward(first, (planes, how.sums), second, (planes, channels))
 
 
 def forward(x: Tensor, params: Sequence[Tensor], view: View, bias: Tensor | None = None) -> Tensor:
@@ -240,17 +261,59 @@ def backward(
         with torch.cuda.device(x.device):
             return backward(grad, x, params, view, need_input, need_params, bias, need_bias)
     params, bias = _packed(params, bias)
-    key = _key(x, params, bias)
-    first, size, second = _backward_launch(view, x.dtype, need_input, need_params, need_bias)
-    grad_x = torch.empty_like(x) if need_input else None
-    dtype = compute_dtype(x)
-    sums = x.new_empty(size, dtype=dtype) if need_params or need_bias else None
-    first(key, grad, x, grad_x, sums, *params, bias)
-    if second is None:
-        return grad_x, sums
-    grads = x.new_empty((size[0], view.channels), dtype=dtype)
-    second(key, sums, grads, params[1], params[3])
-    return grad_x, grads
+    launch = _backward_launch(view, x.dtype, need_input, need_params, need_bias)
+    return launch(_key(x, params, bias), grad, x, params, bias, need_input)
+
+
+class Call:
+    """SReLU of tensors of one kind, without a bias: what shapes, strides and dtypes decide.
+
+    Args:
+        x: One of the dense tensors.
+        params: Its parameters, contiguous.
+        view: Of ``x``.
+    """
+
+    def __init__(self, x: Tensor, params: Sequence[Tensor], view: View) -> None:
+        self._view, self._key = view, _key(x, params, None)
+        self._x = (x.shape, x.stride(), x.dtype, x.get_device())
+        self._param = (params[0].shape, compute_dtype(x), x.get_device())
+        self._forward = _forward_launch(view, x.dtype)
+        self._backward = _backward_launch(view, x.dtype, True, True, False)
+
+    def forward(self, x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor) -> Tensor:
+        if _elsewhere(x):
+            return forward(x, (t_r, a_r, t_l, a_l), self._view)
+        y = torch.empty_like(x)
+        self._forward(self._key, x, y, t_r, a_r, t_l, a_l, None)
+        return y
+
+    def takes(
+        self, grad: Tensor, x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor
+    ) -> bool:
+        """Whether ``grad`` lies in memory as ``x`` does, and the results need no conversion.
+
+        The others are looked at again: they can change behind autograd's back (``p.data = ...``).
+        """
+        return (
+            grad.stride() == self._x[1]
+            and not grad.is_neg()
+            and (x.shape, x.stride(), x.dtype, x.get_device()) == self._x
+            and (t_r.shape, t_r.dtype, t_r.get_device()) == self._param
+            and (a_r.shape, a_r.dtype, a_r.get_device()) == self._param
+            and (t_l.shape, t_l.dtype, t_l.get_device()) == self._param
+            and (a_l.shape, a_l.dtype, a_l.get_device()) == self._param
+        )
+
+    def backward(self, grad: Tensor, x: Tensor, *params: Tensor) -> tuple[Tensor, ...]:
+        """The gradients of ``x`` and of its four parameters."""
+        if _elsewhere(x):
+            grad_x, rows = backward(grad, x, params, self._view, True, True)
+        else:
+            grad_x, rows = self._backward(self._key, grad, x, params, None, True)
+        assert grad_x is not None
+        assert rows is not None
+        return (grad_x, *rows.unbind())
 
 
 def _compute(dtype: torch.dtype) -> tl.dtype:

@@ -1,0 +1,130 @@
+"""The short way of calls that were seen before: who takes it, and who must not."""
+
+import pytest
+import torch
+
+import torch_srelu
+from checks import DEVICE, device_of, using
+from torch_srelu.ops import eager
+
+
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eager, "_calls", {})
+
+
+def tensors(shape=(4, 3), dtype=torch.float32) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    x = torch.randn(shape, device=DEVICE).to(dtype)
+    values = (0.5, 0.7, -0.5, 0.1)
+    return [x, *(torch.full((shape[1],), v, device=DEVICE) for v in values)]
+
+
+def gradients(inputs: list[torch.Tensor], seed: torch.Tensor | None = None) -> list[torch.Tensor]:
+    leaves = [t.detach().requires_grad_() for t in inputs]
+    y = torch_srelu.srelu(*leaves)
+    return [y, *torch.autograd.grad(y, leaves, torch.ones_like(y) if seed is None else seed)]
+
+
+def test_calls_of_one_kind_are_one_entry_and_give_the_same_bits() -> None:
+    with using("triton"):
+        first = gradients(tensors())
+        assert len(eager._calls) == 1
+        again = gradients(tensors())
+        with torch.no_grad():
+            plain = torch_srelu.srelu(*tensors())
+        assert len(eager._calls) == 1
+    assert all(map(torch.equal, first, again))
+    assert torch.equal(plain, first[0])
+
+
+def test_other_shapes_strides_dtypes_and_dims_are_other_kinds() -> None:
+    square = tensors((3, 3))
+    with using("triton"):
+        for inputs in (
+            square,
+            [square[0].t(), *square[1:]],
+            [square[0].double(), *square[1:]],
+            [square[0], square[1].double(), *square[2:]],
+            tensors((2, 3, 5)),
+        ):
+            torch_srelu.srelu(*inputs)
+        torch_srelu.srelu(*square, dim=0)
+    assert len(eager._calls) == 6
+
+
+def test_what_was_forced_before_is_not_what_is_forced_now() -> None:
+    with using("triton"):
+        expected = gradients(tensors())
+    with using("reference"):
+        assert eager.remembered(*tensors(), 1) is None
+        got = gradients(tensors())
+    for a, b in zip(got, expected, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_arguments_that_do_not_fit_are_refused_as_ever() -> None:
+    x, t_r, a_r, t_l, a_l = tensors()
+    with using("triton"):
+        torch_srelu.srelu(x, t_r, a_r, t_l, a_l)
+        for wrong, error in (
+            ((x, t_r, a_r[:2], t_l, a_l), ValueError),
+            ((x[:, :2], t_r, a_r, t_l, a_l), ValueError),
+            ((x.int(), t_r, a_r, t_l, a_l), TypeError),
+            ((x, t_r, 0.7, t_l, a_l), TypeError),
+            ((x, t_r, a_r, t_l, a_l, 1.0), TypeError),
+            ((x, t_r, a_r, t_l, a_l, [1]), TypeError),
+        ):
+            with pytest.raises(error):
+                torch_srelu.srelu(*wrong)  # type: ignore[arg-type]
+
+
+def test_gradients_in_another_layout_or_sign_take_the_long_way() -> None:
+    inputs = tensors((3, 3))
+    seed = torch.randn(3, 3, device=DEVICE)
+    with using("triton"):
+        expected = gradients(inputs, seed)
+        other_layout = gradients(inputs, seed.t().contiguous().t())
+        other_sign = gradients(inputs, torch._neg_view(-seed))
+    assert all(map(torch.equal, other_layout, expected))
+    assert all(map(torch.equal, other_sign, expected))
+
+
+def test_parameters_replaced_after_the_forward_pass_are_looked_at_again() -> None:
+    x, *params = tensors()
+    leaves = [p.clone().requires_grad_() for p in params]
+    with using("triton"):
+        y = torch_srelu.srelu(x, *leaves)
+        leaves[0].data = torch.zeros(7, device=DEVICE)  # behind autograd's back
+        with pytest.raises((RuntimeError, ValueError)):
+            torch.autograd.grad(y.sum(), leaves)
+
+
+@pytest.mark.parametrize("execution", ["triton", "cpu"])
+def test_lazily_negated_parameters_are_not_read_as_they_lie(execution: str) -> None:
+    x, t_r, *rest = (t.to(device_of(execution)) for t in tensors())
+    with using(execution):
+        expected = torch_srelu.srelu(x, t_r, *rest)
+        got = torch_srelu.srelu(x, torch._neg_view(-t_r), *rest)
+    assert torch.equal(got, expected)
+
+
+def test_parts_of_the_gradients_and_frozen_units_take_the_long_way() -> None:
+    x, *params = tensors()
+    with using("triton"):
+        full = gradients([x, *params])
+        t_r = params[0].clone().requires_grad_()
+        (got,) = torch.autograd.grad(torch_srelu.srelu(x, t_r, *params[1:]).sum(), t_r)
+        leaves = [t.clone().requires_grad_() for t in (x, *params)]
+        frozen = torch.autograd.grad(torch_srelu.srelu(*leaves, frozen=True).sum(), leaves)
+    assert torch.equal(got, full[2])
+    assert torch.equal(frozen[0], full[1])
+    assert all(not g.any() for g in frozen[1:])
+
+
+def test_memory_of_calls_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eager, "MOST", 2)
+    with using("triton"):
+        for rows in range(1, 6):
+            torch_srelu.srelu(*tensors((rows, 3)))
+    assert len(eager._calls) <= 2
