@@ -74,13 +74,14 @@ def apply(
     x: Tensor, params: tuple[Tensor, ...], dim: int, frozen: bool, call: Call | None
 ) -> Tensor:
     """`eager.srelu`, with its output noted as one that can be recomputed."""
-    _here.packed = packed = []
+    _here.noting, _here.input = True, None
     try:
         y = eager.srelu(x, params, None, dim, frozen, call)
+        packed = _here.input
     finally:
-        _here.packed = None
-    if packed:  # else nothing needs a gradient, or other hooks took the tensors
-        _outputs[y.untyped_storage()] = _Output(y, packed, dim)
+        _here.noting, _here.input = False, None
+    if packed is not None:  # else nothing needs a gradient, or other hooks took the tensors
+        _outputs[y.untyped_storage()] = _Output(y, packed, params, dim)
     return y
 
 
@@ -88,7 +89,8 @@ class _Here(threading.local):
     """What this thread is doing; torch's hooks belong to threads as well."""
 
     depth = 0
-    packed: list[_Packed] | None = None  # collects what `Fused` is giving to autograd
+    noting = False  # whether `Fused` is giving its tensors to autograd, the input first
+    input: _Kept | _Recomputed | None = None  # what autograd keeps of that
 
 
 _here = _Here()
@@ -96,15 +98,31 @@ _here = _Here()
 
 def _pack(tensor: Tensor) -> _Packed:
     """What autograd keeps instead of ``tensor``."""
-    # Weights and data are leaves, and most of what is kept: no need to look them up.
-    packed = _Kept(tensor) if tensor.is_leaf else _recomputed(tensor) or _Kept(tensor)
-    if _here.packed is not None:
-        _here.packed.append(packed)
-    return packed
+    if _here.noting:
+        _here.noting = False
+        _here.input = _recomputed(tensor) or _Kept(tensor)
+        return _here.input
+    # Weights and data are leaves, and most of what is kept: no need to look them up. Nor for an
+    # object: a network keeps hundreds of tensors, and each costs the host its time.
+    return (not tensor.is_leaf and _recomputed(tensor)) or (tensor, tensor._version)
 
 
 def _unpack(packed: _Packed) -> Tensor:
-    return packed.tensor()
+    if type(packed) is not tuple:
+        return packed.tensor()
+    tensor, version = packed
+    if tensor._version != version:
+        raise _modified(tensor, version)
+    return tensor
+
+
+def _modified(tensor: Tensor, version: int) -> RuntimeError:
+    kind = str(tensor.dtype).removeprefix("torch.")
+    return RuntimeError(
+        f"a {kind} tensor of shape {tuple(tensor.shape)} was modified in place before the backward "
+        f"pass could use it: it is at version {tensor._version}, and was at version {version} in "
+        "the forward pass. Modify a copy of it, or call backward first"
+    )
 
 
 def _recomputed(tensor: Tensor) -> _Recomputed | None:
@@ -119,7 +137,7 @@ def _recomputed(tensor: Tensor) -> _Recomputed | None:
 
 
 class _Kept:
-    """A tensor that is kept as it is; autograd leaves it to hooks to see that it stays so."""
+    """The input of a unit, kept as it is; autograd leaves it to hooks to see that it stays so."""
 
     __slots__ = ("__weakref__", "_tensor", "_version")
 
@@ -127,15 +145,8 @@ class _Kept:
         self._tensor, self._version = tensor, tensor._version
 
     def tensor(self) -> Tensor:
-        now = self._tensor._version
-        if now != self._version:
-            kind = str(self._tensor.dtype).removeprefix("torch.")
-            raise RuntimeError(
-                f"a {kind} tensor of shape {tuple(self._tensor.shape)} was modified in place "
-                f"before the backward pass could use it: it is at version {now}, and was at "
-                f"version {self._version} in the forward pass. Modify a copy of it, or call "
-                "backward first"
-            )
+        if self._tensor._version != self._version:
+            raise _modified(self._tensor, self._version)
         return self._tensor
 
 
@@ -145,22 +156,29 @@ class _Recipe:
     The parameters are copies: a sharded model frees its own before the next layer's backward.
     """
 
-    def __init__(self, x: _Packed, params: Tensor, dim: int) -> None:
+    def __init__(self, x: _Kept | _Recomputed, params: Tensor, dim: int) -> None:
         self._x, self._params, self._dim = x, params, dim
         self._latest: weakref.ref[UntypedStorage] | None = None
-        self._stream: torch.cuda.Stream | None = None
+        self._stream: int | None = None
 
     def storage(self) -> UntypedStorage:
         """The memory of the output: the latest, if someone on this stream still has it."""
-        stream = torch.cuda.current_stream(self._params.device) if self._params.is_cuda else None
+        stream = None
+        if self._params.is_cuda:
+            stream = torch._C._cuda_getCurrentRawStream(self._params.get_device())
         storage = self._latest and self._latest()
         if storage is None or stream != self._stream:
             with torch.no_grad():
-                t_r, a_r, t_l, a_l = self._params.view(4, -1)
-                y = compute.compute(self._x.tensor(), t_r, a_r, t_l, a_l, self._dim)
-            storage = y.untyped_storage()
+                storage = self._compute().untyped_storage()
             self._latest, self._stream = weakref.ref(storage), stream
         return storage
+
+    def _compute(self) -> Tensor:
+        x = self._x.tensor()
+        t_r, a_r, t_l, a_l = self._params.view(4, -1).unbind()
+        kind = (x, t_r, a_r, t_l, a_l, self._dim)
+        call = eager.remembered(*kind) or eager.remember(*kind)
+        return call.forward(*kind[:5]) if call else compute.compute(*kind)
 
 
 class _Recomputed:
@@ -177,18 +195,19 @@ class _Recomputed:
         return empty.set_(self._recipe.storage(), *self._place)  # type: ignore[arg-type]
 
 
-_Packed = _Kept | _Recomputed
+_Packed = _Kept | _Recomputed | tuple[Tensor, int]  # a tensor at a version
 
 
 class _Output:
     """What there is to know of an output of SReLU; holds neither it nor the input of its unit."""
 
-    def __init__(self, y: Tensor, inputs: list[_Packed], dim: int) -> None:
-        x, *params = inputs
+    def __init__(
+        self, y: Tensor, x: _Kept | _Recomputed, params: tuple[Tensor, ...], dim: int
+    ) -> None:
         self._version = y._version
         self._x = weakref.ref(x)
         with torch.no_grad():
-            self._params, self._dim = torch.cat([p.tensor() for p in params]), dim
+            self._params, self._dim = torch.cat(params), dim
         self._recipe: weakref.ref[_Recipe] | None = None
 
     def shows(self, tensor: Tensor) -> bool:
