@@ -108,7 +108,7 @@ def _pack(tensor: Tensor) -> _Packed:
 
 
 def _unpack(packed: _Packed) -> Tensor:
-    if type(packed) is not tuple:
+    if not isinstance(packed, tuple):
         return packed.tensor()
     tensor, version = packed
     if tensor._version != version:
