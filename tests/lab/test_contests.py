@@ -11,7 +11,7 @@ from torch_srelu.lab.paper.blocks import BLOCKS, contests
 from torch_srelu.lab.paper.contests import GIVE_UP, Contest, Entry, wanted
 from torch_srelu.lab.paper.rows import ROWS
 from torch_srelu.lab.paper.systems import SYSTEMS
-from torch_srelu.lab.recipes import CONDITIONS, faithful, recipe
+from torch_srelu.lab.recipes import CONDITIONS, recipe
 from torch_srelu.lab.records import Results
 from torch_srelu.lab.run import Run
 
@@ -129,18 +129,9 @@ def test_the_slope_is_the_one_with_the_lowest_validation_error() -> None:
     assert chosen[0].options == {"slope": 0.1}
 
 
-def test_the_compute_control_takes_as_long_as_srelu() -> None:
-    (headline, compute) = contests(["compute"])
-    assert headline.name == "headline-cifar10"
-    assert compute.waits({})
-    seconds = {"relu": 100.0, "prelu": 1.0, "srelu": 130.0}
-    results = {
-        run.key(): {"status": "finished", "seconds": seconds[run.activation] + 10 * run.seed}
-        for run in wanted([headline], {})
-    }
-    ratio = sum((130 + 10 * s) / (100 + 10 * s) for s in (1, 2, 3)) / 3
-    assert {run.epochs for run in compute.runs(results)} == {round(100 * ratio)}
-    assert {run.activation for run in compute.runs(results)} == {"relu"}
+def test_the_compute_control_takes_longer_than_srelu() -> None:
+    (compute,) = contests(["compute"])
+    assert {(run.activation, run.epochs) for run in compute.runs({})} == {("relu", 110)}
 
 
 def test_reuse_goes_on_from_the_leaky_network_of_its_seed() -> None:
@@ -156,20 +147,3 @@ def test_unknown_names_are_refused() -> None:
     with pytest.raises(ValueError, match="unknown block 'headlin': did you mean 'headline'"):
         contests(["headlin"])
     assert {c.condition for c in contests()} <= CONDITIONS.keys()
-
-
-def test_the_compute_control_waits_for_every_seed() -> None:
-    """One length for all of its runs, from all results of the headline."""
-    (control,) = [c for c in contests(["compute"]) if c.name == "compute-cifar10"]
-
-    def result(activation: str, seed: int, seconds: float) -> dict[str, dict]:
-        key = faithful("cifar10", activation, seed).key()
-        return {key: {"status": "finished", "seconds": seconds}}
-
-    results = result("relu", 1, 10.0) | result("srelu", 1, 11.0)
-    assert control.waits(results)
-    for seed in (2, 3):
-        results |= result("relu", seed, 10.0) | result("srelu", seed, 12.0 + seed)
-    (entry,) = control.entries
-    lengths = {run.epochs for s in (1, 2, 3) if (run := entry.run(s, results))}
-    assert lengths == {round(100 * (1.1 + 1.4 + 1.5) / 3)}
