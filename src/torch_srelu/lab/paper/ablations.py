@@ -60,8 +60,8 @@ CHANGED_NOTE = (
 )
 OTHERS_NOTE = (
     f"Reused: a finished leaky ReLU network (slope 0.2), {FURTHER_EPOCHS} more epochs as SReLU, "
-    f"adapted first, or as it is. Longer ReLU: for {LONGER} times SReLU's epochs, which is more than "
-    "its time."
+    f"adapted first, or as it is. Longer ReLU: for {LONGER} times SReLU's epochs, which is more "
+    "than its time."
 )
 
 
