@@ -45,6 +45,7 @@ FIGURES = {
     "figure2": "The piecewise-linear family, ReLU to maxout, and SReLU.",
     "figure3": "How large the inputs of each layer's activation are in GoogLeNet, from records.",
     "figure4": "How training converges on CIFAR-10 and CIFAR-100, from the committed records.",
+    "functions": "The functions that SReLU learned, layer by layer, from the committed records.",
 }
 
 

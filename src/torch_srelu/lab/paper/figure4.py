@@ -27,7 +27,7 @@ def draw(standing: Standing) -> Figure:
     with styled():
         figure, (a, b) = panels(1, 2, (8.2, 3.6))
         for letter, axes, condition in zip("ab", (a, b), CIFAR, strict=True):
-            length = _longest(standing, condition)
+            length = longest(standing, condition)
             axes.set_title(f"({letter}) {TITLES[condition]}", fontsize=9.5)
             axes.set(xlabel="epoch", ylabel="training loss", yscale="log")
             axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -44,7 +44,7 @@ def draw(standing: Standing) -> Figure:
     return figure
 
 
-def _longest(standing: Standing, condition: str) -> str:
+def longest(standing: Standing, condition: str) -> str:
     """The longest of the lengths at which SReLU was trained."""
     trained = [n for n in LENGTHS if standing.cell("nin+srelu", condition, n)]
     return trained[-1] if trained else "short"

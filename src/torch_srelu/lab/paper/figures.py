@@ -1,4 +1,4 @@
-"""The paper's figures by name."""
+"""The paper's figures by name, and one of ours: the functions that were learned."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from matplotlib.figure import Figure
 
-from . import figure1, figure2, figure3, figure4
+from . import figure1, figure2, figure3, figure4, learned_functions
 from .drawing import FORMATS, render
 from .standing import Standing
 
@@ -14,6 +14,7 @@ DRAWN: dict[str, Callable[[], Figure]] = {"figure1": figure1.draw, "figure2": fi
 FROM_RECORDS: dict[str, Callable[[Standing], Figure]] = {
     "figure3": figure3.draw_recorded,
     "figure4": figure4.draw,
+    "functions": learned_functions.draw,
 }
 
 __all__ = ["DRAWN", "FORMATS", "FROM_RECORDS", "render"]

@@ -15,8 +15,10 @@ from . import ablations, differences, grids
 from .blocks import BLOCKS, REHEARSAL
 from .standing import Standing, results_folder
 
-PAGE, FIGURE, FINDINGS = "docs/results.md", "docs/figure4.svg", "docs/findings.md"
+PAGE, FINDINGS = "docs/results.md", "docs/findings.md"
+FIGURE, FUNCTIONS = "docs/figure4.svg", "docs/functions.svg"
 CAPTION = "Training loss on CIFAR-10 and CIFAR-100; test errors at the end"
+LEARNED = "The functions that SReLU learned, one run each, over 98 % of the inputs they saw"
 README, BEGIN, END = "README.md", "<!-- results -->", "<!-- end of results -->"
 
 TEXT = """\
@@ -74,11 +76,16 @@ compare two protocols, and ours, which compare one, need not agree with them.
 
 def render(standing: Standing, findings: str) -> str:
     """The whole page as Markdown, with what was found in words."""
+    from .learned_functions import recorded  # late: figures are slow to import
+
     parts = [TEXT, findings, "## SReLU against ReLU and PReLU\n", headline(standing), PROTOCOL]
     parts += ["## Tables\n"]
     for name in grids.NAMES:
         parts += [grid_markdown(grid) for grid in grids.table(name, standing)]
     parts += ["## What the gain is made of\n", *map(grid_markdown, ablations.grids(standing))]
+    if recorded(standing):
+        parts += ["## What was learned\n", f"![{LEARNED}]({Path(FUNCTIONS).name})\n"]
+        parts += [f"{LEARNED}; thin: single channels, thick: the mean of all.\n"]
     parts += ["## Figure 4\n", f"![{CAPTION}]({Path(FIGURE).name})\n"]
     parts += ["## The runs\n", grid_markdown(_runs(standing)), _places(standing)]
     return "\n".join(parts)
@@ -104,6 +111,7 @@ def write(standing: Standing, results: Path | None = None) -> Iterator[Path]:
     """Writes page, figure and the README's part of the project that the records belong to."""
     from .figures import FROM_RECORDS
     from .figures import render as drawn
+    from .learned_functions import recorded
 
     root = (results or results_folder()).resolve().parent
     readme = root / README
@@ -116,11 +124,14 @@ def write(standing: Standing, results: Path | None = None) -> Iterator[Path]:
             "and the folder docs were expected; name its results with --results"
         )
     findings = (root / FINDINGS).read_text(encoding="utf-8")
-    for path, data in (
-        (root / PAGE, render(standing, findings).encode()),
-        (root / FIGURE, drawn(FROM_RECORDS["figure4"](standing), "svg")),
-        (readme, f"{head}{quoted(standing)}{tail}".encode()),
-    ):
+    made = {
+        root / PAGE: render(standing, findings).encode(),
+        root / FIGURE: drawn(FROM_RECORDS["figure4"](standing), "svg"),
+        readme: f"{head}{quoted(standing)}{tail}".encode(),
+    }
+    if recorded(standing):
+        made[root / FUNCTIONS] = drawn(FROM_RECORDS["functions"](standing), "svg")
+    for path, data in made.items():
         files.write(path, data)
         yield path
 
