@@ -127,13 +127,12 @@ class Run:
         done before as its default, changes no key.
         """
         decided = {}
-        plain = self.to_dict()
         for spec in fields(self):
             default = (
                 spec.default_factory() if spec.default_factory is not MISSING else spec.default
             )
-            if getattr(self, spec.name) != default:
-                decided[spec.name] = plain[spec.name]
+            if (value := getattr(self, spec.name)) != default:
+                decided[spec.name] = value
         text = json.dumps(decided, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:10]
 
