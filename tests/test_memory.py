@@ -23,7 +23,7 @@ from recomputing import (
     unit,
 )
 from small_networks import same
-from torch_srelu import memory, recompute_outputs, srelu
+from torch_srelu import SReLU, memory, recompute_outputs, srelu
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -264,3 +264,27 @@ def test_the_function_as_well_as_the_module() -> None:
     params = [torch.tensor([v] * 3) for v in (0.5, 0.7, -0.5, 0.1)]
     net = Call(lambda x: F.linear(srelu(x, *params), params[0][None]))
     assert_same_gradients(net, x)
+
+
+def test_what_a_layer_writes_into_its_copy_is_its_own() -> None:
+    class Overwrites(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, y):
+            ctx.save_for_backward(y)
+            return y * y / 2
+
+        @staticmethod
+        def backward(ctx, grad):  # type: ignore[override]
+            (y,) = ctx.saved_tensors
+            return y.mul_(grad)
+
+    def gradient(*layers) -> torch.Tensor:
+        x = torch.linspace(-1, 1, 6).reshape(2, 3).requires_grad_()
+        with recompute_outputs():
+            y = SReLU(3)(x)
+            loss = sum((layer(y).sum() for layer in layers), torch.zeros(()))
+        return torch.autograd.grad(loss, x)[0]
+
+    apart = gradient(Overwrites.apply) + gradient(torch.sin)
+    torch.testing.assert_close(gradient(Overwrites.apply, torch.sin), apart)
+    torch.testing.assert_close(gradient(torch.sin, Overwrites.apply), apart)

@@ -66,7 +66,8 @@ def srelu(
         if bias is not None:
             check_bias(bias, x, dim)
             if bias.shape != t_r.shape:
-                x, bias, tensors = compute.add_bias(x, bias, dim), None, tensors[:5]
+                x = compute.add_bias(x, bias, dim)
+                return srelu(x, t_r, a_r, t_l, a_l, dim, frozen=frozen)
         if watched or not (x.is_cuda or x.is_cpu) or not eager.ordinary(*tensors):
             return _in_operators(x, (t_r, a_r, t_l, a_l), bias, dim, frozen)
         if bias is None:

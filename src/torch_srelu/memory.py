@@ -42,6 +42,9 @@ def recompute_outputs() -> Iterator[None]:
     modified once a layer has used it: it is computed again as it was. Writes that autograd does
     not see (``x.data``, NumPy) are not seen here either.
 
+    An output that several layers keep is computed for each of them. Units right behind each other,
+    with no layer between, compute all those before them as well: a long chain is better left alone.
+
     Compiled code decides for itself what it recomputes: there, this context has no effect. Nor has
     it in a checkpointed region or an inner ``saved_tensors_hooks``: torch asks the innermost hooks
     only. ``torch.func.grad`` and its relatives refuse all such hooks with an error.
@@ -158,22 +161,10 @@ class _Recipe:
 
     def __init__(self, x: _Kept | _Recomputed, params: Tensor, dim: int) -> None:
         self._x, self._params, self._dim = x, params, dim
-        self._latest: weakref.ref[UntypedStorage] | None = None
-        self._stream: int | None = None
 
-    def storage(self) -> UntypedStorage:
-        """The memory of the output: the latest, if someone on this stream still has it."""
-        stream = None
-        if self._params.is_cuda:
-            stream = torch._C._cuda_getCurrentRawStream(self._params.get_device())
-        storage = self._latest and self._latest()
-        if storage is None or stream != self._stream:
-            with torch.no_grad():
-                storage = self._compute().untyped_storage()
-            self._latest, self._stream = weakref.ref(storage), stream
-        return storage
-
-    def _compute(self) -> Tensor:
+    @torch.no_grad()
+    def output(self) -> Tensor:
+        """Computes it. Anew for everyone who asks: what one of them writes there is its own."""
         x = self._x.tensor()
         t_r, a_r, t_l, a_l = self._params.view(4, -1).unbind()
         kind = (x, t_r, a_r, t_l, a_l, self._dim)
@@ -184,15 +175,18 @@ class _Recipe:
 class _Recomputed:
     """A tensor in the memory of an output that is not kept: the output itself or a view of it."""
 
-    __slots__ = ("__weakref__", "_device", "_dtype", "_place", "_recipe")
+    __slots__ = ("__weakref__", "_dtype", "_place", "_recipe")
 
     def __init__(self, recipe: _Recipe, tensor: Tensor) -> None:
-        self._recipe, self._dtype, self._device = recipe, tensor.dtype, tensor.device
+        self._recipe, self._dtype = recipe, tensor.dtype
         self._place = tensor.storage_offset(), tensor.size(), tensor.stride()
 
     def tensor(self) -> Tensor:
-        empty = torch.empty(0, dtype=self._dtype, device=self._device)
-        return empty.set_(self._recipe.storage(), *self._place)  # type: ignore[arg-type]
+        y = self._recipe.output()
+        if (0, y.size(), y.stride()) == self._place and y.dtype == self._dtype:
+            return y
+        empty = torch.empty(0, dtype=self._dtype, device=y.device)
+        return empty.set_(y.untyped_storage(), *self._place)  # type: ignore[arg-type]
 
 
 _Packed = _Kept | _Recomputed | tuple[Tensor, int]  # a tensor at a version
@@ -208,7 +202,6 @@ class _Output:
         self._x = weakref.ref(x)
         with torch.no_grad():
             self._params, self._dim = torch.cat(params), dim
-        self._recipe: weakref.ref[_Recipe] | None = None
 
     def shows(self, tensor: Tensor) -> bool:
         """Whether ``tensor``, in the same memory, has the values that SReLU wrote there."""
@@ -216,16 +209,9 @@ class _Output:
         return as_written and tensor._version == self._version
 
     def recipe(self) -> _Recipe | None:
-        """How to compute it again; None if autograd does not have the input of the unit any more.
-
-        One for all that ask while it is in use, so that they can share what it computes.
-        """
-        recipe = self._recipe and self._recipe()
+        """How to compute it again; None if autograd has not the input of the unit any more."""
         x = self._x()
-        if recipe is None and x is not None:
-            recipe = _Recipe(x, self._params, self._dim)
-            self._recipe = weakref.ref(recipe)
-        return recipe
+        return None if x is None else _Recipe(x, self._params, self._dim)
 
 
 _outputs: weakref.WeakKeyDictionary[UntypedStorage, _Output] = weakref.WeakKeyDictionary()

@@ -5,7 +5,7 @@ import torch
 
 import torch_srelu
 from checks import DEVICE, device_of, using
-from torch_srelu.ops import eager
+from torch_srelu.ops import eager, triton
 
 
 @pytest.fixture(autouse=True)
@@ -100,6 +100,46 @@ def test_parameters_replaced_after_the_forward_pass_are_looked_at_again() -> Non
             torch.autograd.grad(y.sum(), leaves)
 
 
+@pytest.mark.parametrize("place", range(5))
+@pytest.mark.parametrize("how", ["gaps", "sign"])
+def test_tensors_replaced_by_others_of_their_size(how: str, place: int) -> None:
+    def replaced(value: torch.Tensor) -> torch.Tensor:
+        if how == "sign":
+            return torch._neg_view(-value)
+        wide = torch.full((*value.shape, 2), 9.0, device=DEVICE)
+        wide[..., 0] = value
+        return wide[..., 0]
+
+    with using("triton"):
+        expected = gradients(tensors())[1:]
+        leaves = [t.requires_grad_() for t in tensors()]
+        y = torch_srelu.srelu(*leaves)
+        leaves[place].data = replaced(leaves[place].detach())
+        got = torch.autograd.grad(y, leaves, torch.ones_like(y))
+    for a, b in zip(got, expected, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_parameters_of_another_precision_are_another_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code that is launched is remembered by dtypes: those of the tensors, not of the call."""
+    keys = []
+    launch = triton.Launch.__call__
+
+    def noted(self: triton.Launch, key: tuple, *given: torch.Tensor | None) -> None:
+        keys.append((key, {t.dtype for t in given if t is not None}))
+        launch(self, key, *given)
+
+    monkeypatch.setattr(triton.Launch, "__call__", noted)
+    unit = torch_srelu.SReLU(3, device=DEVICE, dtype=torch.bfloat16)
+    with using("triton"):
+        y = unit(tensors()[0].requires_grad_())
+        unit.float()
+        y.backward(torch.ones_like(y))
+    for (_, *dtypes), given in keys:
+        assert set(filter(None, dtypes)) <= given
+    assert torch.bfloat16 not in keys[-1][0]
+
+
 @pytest.mark.parametrize("execution", ["triton", "cpu"])
 def test_lazily_negated_parameters_are_not_read_as_they_lie(execution: str) -> None:
     x, t_r, *rest = (t.to(device_of(execution)) for t in tensors())
@@ -128,3 +168,39 @@ def test_memory_of_calls_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
         for rows in range(1, 6):
             torch_srelu.srelu(*tensors((rows, 3)))
     assert len(eager._calls) <= 2
+
+
+@pytest.mark.parametrize("execution", ["triton", "cpu", "reference"])
+def test_tensors_without_values(execution: str) -> None:
+    x, ones = torch.randn(4, 3, device=device_of(execution)), ones_on(execution)
+    meta = [t.to("meta") for t in (x, *ones)]
+    with using(execution):
+        torch_srelu.srelu(x, *ones)
+        assert torch_srelu.srelu(*meta).is_meta
+        with pytest.raises(ValueError, match="t_r is on meta but x is on"):
+            torch_srelu.srelu(x, meta[1], *ones[1:])
+
+
+def ones_on(execution: str) -> list[torch.Tensor]:
+    return [torch.ones(3, device=device_of(execution)) for _ in range(4)]
+
+
+@pytest.mark.parametrize("execution", ["triton", "cpu", "reference"])
+def test_zeros_that_have_no_memory(execution: str) -> None:
+    """torch makes such tensors where it knows that a gradient is zero."""
+    device = device_of(execution)
+    zeros = torch._efficientzerotensor((4, 3), device=device)
+    x = torch.randn(4, 3, device=device, requires_grad=True)
+    params = [p.requires_grad_() for p in ones_on(execution)]
+    with using(execution):
+        expected = torch_srelu.srelu(torch.zeros(4, 3, device=device), *params)
+        assert torch.equal(torch_srelu.srelu(zeros, *params), expected)
+        grads = torch.autograd.grad(torch_srelu.srelu(x, *params), [x, *params], zeros)
+    assert all(not g.any() for g in grads)
+
+
+def test_other_layouts_are_refused_by_name() -> None:
+    for execution in ("triton", "cpu"):
+        x = torch.eye(3, device=device_of(execution)).to_sparse()
+        with using(execution), pytest.raises(TypeError, match=r"call x\.to_dense"):
+            torch_srelu.srelu(x, *ones_on(execution))

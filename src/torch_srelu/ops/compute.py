@@ -106,8 +106,10 @@ def _strided_as(x: Tensor, y: Tensor) -> Tensor:
 
 def _dense(x: Tensor, t_r: Tensor, dim: int) -> tuple[Tensor, layout.View]:
     """``x``, copied if it has gaps, and its view."""
+    if x.layout is not torch.strided:
+        raise TypeError(f"x must be a strided tensor, got layout {x.layout}: call x.to_dense()")
     channels = t_r.shape[0]
-    view = None if x.is_neg() else layout.view(x, channels, dim)
+    view = None if x.is_neg() or x._is_zerotensor() else layout.view(x, channels, dim)
     if view is None:
         x = layout.densify(x)
         view = layout.view(x, channels, dim)

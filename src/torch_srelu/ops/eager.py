@@ -48,7 +48,8 @@ def remember(
     if not (_remember(x) and ordinary(x, *params) and x.numel()):
         return None
     stored = all(map(torch._C._has_storage, (x, *params)))
-    dense = not x.is_neg() and all(p.is_contiguous() and not p.is_neg() for p in params)
+    plain = not (x.is_neg() or x._is_zerotensor())
+    dense = plain and all(p.is_contiguous() and not p.is_neg() for p in params)
     view = layout.view(x, t_r.shape[0], dim) if stored and dense else None
     if view is None:
         return None
@@ -62,7 +63,7 @@ def remember(
 
 def _remember(x: Tensor) -> bool:
     """Whether looking up costs less than it saves."""
-    kernels = backends.kernels(x)
+    kernels = backends.kernels(x) if x.is_cuda or x.is_cpu else None
     return kernels is not None and kernels.REMEMBERS
 
 
@@ -79,7 +80,9 @@ def _kind(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: in
         x.stride(),
         x.dtype,
         x.get_device(),
+        x.is_meta,
         x.is_neg(),
+        x._is_zerotensor(),
         type(dim),
         dim,
         type(t_r),
@@ -88,6 +91,7 @@ def _kind(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: in
         t_r.stride(),
         t_r.dtype,
         t_r.get_device(),
+        t_r.is_meta,
         t_r.is_neg(),
         type(a_r),
         stored(a_r),
@@ -95,6 +99,7 @@ def _kind(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: in
         a_r.stride(),
         a_r.dtype,
         a_r.get_device(),
+        a_r.is_meta,
         a_r.is_neg(),
         type(t_l),
         stored(t_l),
@@ -102,6 +107,7 @@ def _kind(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: in
         t_l.stride(),
         t_l.dtype,
         t_l.get_device(),
+        t_l.is_meta,
         t_l.is_neg(),
         type(a_l),
         stored(a_l),
@@ -109,6 +115,7 @@ def _kind(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: in
         a_l.stride(),
         a_l.dtype,
         a_l.get_device(),
+        a_l.is_meta,
         a_l.is_neg(),
     )
 
@@ -132,9 +139,9 @@ class Fused(torch.autograd.Function):
         saved, needs, function = ctx.saved_tensors, ctx.needs_input_grad, compute.compute_backward
         if torch.is_grad_enabled():
             function = registration.differentiable
-        elif not torch._C._has_storage(grad):
-            # A batch of gradients in disguise (torch.autograd.grad with is_grads_batched): that
-            # vmap is not torch.func's, and only operators that torch knows can see through it.
+        elif not (torch._C._has_storage(grad) and ordinary(grad)) or grad._is_zerotensor():
+            # A batch of gradients in disguise (torch.autograd.grad with is_grads_batched), whose
+            # vmap is not torch.func's, or another tensor that only operators of torch see through.
             function = _known_to_torch
         elif needs[0] and needs[1] and needs[2] and needs[3] and needs[4] and not ctx.frozen:
             call = ctx.call

@@ -44,6 +44,8 @@ def _view(shape: torch.Size, stride: tuple[int, ...], channels: int, dim: int) -
 
 def densify(x: Tensor) -> Tensor:
     """``x`` itself if it is dense, else a dense copy laid out as `torch.empty_like` would."""
+    if x._is_zerotensor():  # zeros that have no memory
+        return torch.zeros(x.shape, dtype=x.dtype, device=x.device)
     x = x.resolve_neg()  # a view that promises the opposite sign of what memory holds
     dense = x.is_contiguous() or _memory_order(x.shape, x.stride()) is not None
     return x if dense else torch.empty_like(x).copy_(x)

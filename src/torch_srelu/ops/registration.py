@@ -193,9 +193,8 @@ def _keep(ctx, inputs, output):
 
 
 def _autograd(ctx, grad):
-    return gradients(ctx, ctx.saved_tensors, grad, differentiable)[
-        :-1
-    ]  # one argument less: there is no bias
+    grads = gradients(ctx, ctx.saved_tensors, grad, differentiable)
+    return grads[:-1]  # one argument less: there is no bias
 
 
 def _autograd_biased(ctx, grad):

@@ -277,7 +277,8 @@ class Call:
     def __init__(self, x: Tensor, params: Sequence[Tensor], view: View) -> None:
         self._view, self._key = view, _key(x, params, None)
         self._x = (x.shape, x.stride(), x.dtype, x.get_device())
-        self._param = (params[0].shape, compute_dtype(x), x.get_device())
+        self._param = (params[0].shape, (1,), compute_dtype(x), x.get_device())
+        self._one_dtype = all(p.dtype == compute_dtype(x) for p in params)
         self._forward = _forward_launch(view, x.dtype)
         self._backward = _backward_launch(view, x.dtype, True, True, False)
 
@@ -296,13 +297,15 @@ class Call:
         The others are looked at again: they can change behind autograd's back (``p.data = ...``).
         """
         return (
-            grad.stride() == self._x[1]
-            and not grad.is_neg()
+            self._one_dtype
+            and grad.stride() == self._x[1]
             and (x.shape, x.stride(), x.dtype, x.get_device()) == self._x
-            and (t_r.shape, t_r.dtype, t_r.get_device()) == self._param
-            and (a_r.shape, a_r.dtype, a_r.get_device()) == self._param
-            and (t_l.shape, t_l.dtype, t_l.get_device()) == self._param
-            and (a_l.shape, a_l.dtype, a_l.get_device()) == self._param
+            and (t_r.shape, t_r.stride(), t_r.dtype, t_r.get_device()) == self._param
+            and (a_r.shape, a_r.stride(), a_r.dtype, a_r.get_device()) == self._param
+            and (t_l.shape, t_l.stride(), t_l.dtype, t_l.get_device()) == self._param
+            and (a_l.shape, a_l.stride(), a_l.dtype, a_l.get_device()) == self._param
+            and not (grad.is_neg() or x.is_neg() or t_r.is_neg())
+            and not (a_r.is_neg() or t_l.is_neg() or a_l.is_neg())
         )
 
     def backward(self, grad: Tensor, x: Tensor, *params: Tensor) -> tuple[Tensor, ...]:
