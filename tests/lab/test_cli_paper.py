@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,7 +41,11 @@ def test_run_has_nothing_to_do_where_all_is_committed(command: Callable) -> None
     assert "nin-cifar10 on cifar10, 100 epochs" in done.output
     left = command("paper run mnist --minutes 0")
     assert left.output.strip() == "9 runs are left: the same command goes on from here."
-    assert "headline" in srelu("paper run").output
+
+
+def test_run_lists_every_name_that_it_knows() -> None:
+    words = set(re.findall(r"[\w-]+", srelu("paper run").output))
+    assert {"headline", "rehearsal", *(contest.name for contest in contests())} <= words
 
 
 def test_lines_count_what_was_there_and_what_has_ended(tmp_path: Path, capsys) -> None:

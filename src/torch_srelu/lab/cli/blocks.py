@@ -18,7 +18,7 @@ from ..data.places import locate
 from ..data.registry import dataset
 from ..fates import FINISHED
 from ..paper.blocks import BLOCKS, REHEARSAL, contests
-from ..paper.contests import Contest, wanted
+from ..paper.contests import Contest, wanted, with_needs
 from ..paper.standing import Standing, results_folder
 from ..records import Record, Results
 from ..run import Run
@@ -30,7 +30,8 @@ from .terminal import INTERRUPTED, console, duration, errors, fail, one_line_err
 from .training import Device, RecordsFolder
 
 Blocks = Annotated[
-    list[str] | None, typer.Argument(metavar="BLOCK...", help="Blocks; without any, lists them.")
+    list[str] | None,
+    typer.Argument(metavar="BLOCK...", help="Blocks, or parts of them; without any, lists all."),
 ]
 ResultsFolder = Annotated[
     Path | None,
@@ -213,10 +214,14 @@ def _outcome(record: Record) -> str:
 
 
 def _overview() -> Table:
+    """All blocks, each with the names under which its parts run alone."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("block")
     table.add_column("what it trains")
     table.add_column("runs", justify="right")
     for name, block in BLOCKS.items():
-        table.add_row(Text(name), Text(block.words), str(len(wanted(block.contests, {}))))
+        words, parts = Text(block.words), with_needs(block.contests)
+        if [part.name for part in parts] != [name]:
+            words.append(f"\n{', '.join(part.name for part in parts)}", style="dim")
+        table.add_row(Text(name), words, str(len(wanted(block.contests, {}))))
     return table

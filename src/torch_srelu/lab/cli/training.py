@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from .. import comparison, tables
+from .. import comparison, files, tables
 from ..choices import check_choice
 from ..distributed import world_size
 from ..records import Record
@@ -92,6 +92,8 @@ def compare(
         typed = activations or RIVALS
         if baseline is not None:
             check_choice("baseline", baseline, typed)
+        if report is not None:
+            files.check_place(report)  # not after hours of training
         decisions = _decisions(settings, net=net, epochs=epochs)
         runs = chosen_runs(typed, range(1, seeds + 1), dataset, decisions)
         found = _train_all(runs, records_folder, data, device, tensorboard)

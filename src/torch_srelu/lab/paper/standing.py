@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import records, statistics
+from .. import files, records, statistics
 from ..comparison import Comparison, Rival, compare, place
 from ..fates import DEAD
 from ..records import Record, seconds_of
@@ -58,7 +58,7 @@ class Standing:
     def committed(cls, folder: Path | None = None) -> Standing:
         """That of the committed records, in ``folder`` or where they are found."""
         root = folder or results_folder()
-        if not root.is_dir():
+        if not files.is_folder(root):
             raise ValueError(
                 f"there are no committed records in {root}: run this in a clone of the project, "
                 "or name their folder with --results"
