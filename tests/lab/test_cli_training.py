@@ -114,7 +114,7 @@ def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
     _, err = child.communicate(timeout=60)
     assert child.returncode == 130
     assert err == (
-        "Stopped: 0 of 1 runs are finished. The same command goes on from the last checkpoint.\n"
+        "Stopped with 0 of 1 run finished. The same command goes on from the last checkpoint.\n"
     )
     assert srelu(line).exit_code == 0
     (record,) = records.find(tmp_path)  # it went on in the same folder

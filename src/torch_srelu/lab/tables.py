@@ -16,6 +16,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from ..wording import counted
 from .comparison import Comparison, Rival
 from .fates import DEAD, DIVERGED, FINISHED, UNFINISHED
 from .statistics import Interval
@@ -103,7 +104,7 @@ def verdict(comparison: Comparison) -> str:
     side = "below" if versus.paired.mean <= 0 else "above"
     lead += f", {abs(versus.paired.mean):.2f} points {side} {base.name}"
     if versus.p is None:
-        return f"{lead}; too little to test, over n = {versus.paired.n} paired seeds."
+        return f"{lead}; too little to test, over n = {counted(versus.paired.n, 'paired seed')}."
     told = f"p = {probability(versus.p)}".replace("= <", "<")
     if versus.p < CHANCE:
         return f"{lead} ({told})."

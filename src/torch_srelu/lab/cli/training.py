@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
+from ...wording import counted
 from .. import comparison, files, tables
 from ..choices import check_choice
 from ..distributed import world_size
@@ -161,8 +162,8 @@ def _train_all(
                 found.append(record)
     except KeyboardInterrupt:
         errors.print(
-            f"Stopped: {len(found)} of {len(runs)} runs are finished. The same command goes on "
-            "from the last checkpoint.",
+            f"Stopped with {len(found)} of {counted(len(runs), 'run')} finished. The same command "
+            "goes on from the last checkpoint.",
             soft_wrap=True,
         )
         raise typer.Exit(INTERRUPTED) from None

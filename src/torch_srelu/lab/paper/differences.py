@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ...wording import counted
 from ..comparison import Versus
 from ..recipes import LENGTHS
 from ..statistics import Pooled, holm
@@ -87,7 +88,7 @@ def _tests(found: list[Difference], length: str) -> Grid:
     ]
     note = (
         "Points of percent. Paired over n seeds, Student's 95 % interval; p is two-sided, "
-        f"corrected by Holm over these {sum(d.p is not None for d in found)} tests."
+        f"corrected by Holm over {counted(sum(d.p is not None for d in found), 'test')}."
     )
     headers = ["SReLU minus", "paper", "ours", "95 % interval", "n", "p (Holm)"]
     return Grid(_title("", length), headers, rows, note)

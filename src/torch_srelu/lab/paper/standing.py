@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ...wording import counted
 from .. import files, records, statistics
 from ..comparison import Comparison, Rival, compare, place
 from ..fates import DEAD
@@ -136,7 +137,7 @@ class Standing:
         if not runs and GIVE_UP in dead:
             return f"given up after {GIVE_UP} seeds at which a rival was dead at the start"
         epochs = " or ".join(str(n) for n in sorted({run.epochs for run in runs}))
-        words = f"{len(runs)} run{'s' if len(runs) > 1 else ''} of {epochs} epochs"
+        words = f"{counted(len(runs), 'run')} of {epochs} epochs"
         paces = {net: self._pace(net) for net in {run.net for run in runs}}
         if all(paces.values()):
             minutes = sum(run.epochs * (paces[run.net] or 0.0) for run in runs) / 60

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import plotly.graph_objects as go
 
 from ...module import NAMES
+from ...wording import counted
 from .. import tables
 from ..comparison import Comparison
 from ..fates import FINISHED
@@ -36,7 +37,8 @@ def subtitle(comparisons: Sequence[Comparison]) -> str:
     """Network, length, number of runs and machines."""
     count = sum(len(c.records) for c in comparisons)
     places = sorted({place for c in comparisons for place in c.places})
-    return f"{'; '.join(c.title for c in comparisons)}. {count} runs on {'; '.join(places)}."
+    titles = "; ".join(c.title for c in comparisons)
+    return f"{titles}. {counted(count, 'run')} on {'; '.join(places)}."
 
 
 def named_runs(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, Record]]:
@@ -125,7 +127,7 @@ def provenance(comparisons: Sequence[Comparison]) -> str:
     records = [record for c in comparisons for record in c.records]
     rows = [_run_row(r) for r in records]
     columns = ["run", "status", "test error %", "seconds"]
-    parts.append(_details(f"{len(rows)} runs", _table(columns, rows)))
+    parts.append(_details(counted(len(rows), "run"), _table(columns, rows)))
     seen: dict[str, str] = {}
     for r in records:
         versions = ", ".join(f"{k} {v}" for k, v in r.environment.get("versions", {}).items())
