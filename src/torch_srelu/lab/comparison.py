@@ -47,7 +47,7 @@ class Rival:
     @cached_property
     def summary(self) -> Summary | None:
         """Mean, spread and interval of the errors; None if no run finished."""
-        return statistics.summarise(list(self.errors.values())) if self.errors else None
+        return statistics.summarise_errors(list(self.errors.values())) if self.errors else None
 
     @cached_property
     def seconds(self) -> float | None:

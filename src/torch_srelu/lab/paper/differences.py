@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ...wording import counted
 from ..comparison import Versus
 from ..recipes import LENGTHS
 from ..statistics import Pooled, holm
@@ -86,9 +85,10 @@ def _tests(found: list[Difference], length: str) -> Grid:
         ]
         for d in found
     ]
+    tests = sum(d.p is not None for d in found)
     note = (
         "Points of percent. Paired over n seeds, Student's 95 % interval; p is two-sided, "
-        f"corrected by Holm over {counted(sum(d.p is not None for d in found), 'test')}."
+        f"corrected by Holm over {'this one test' if tests == 1 else f'these {tests} tests'}."
     )
     headers = ["SReLU minus", "paper", "ours", "95 % interval", "n", "p (Holm)"]
     return Grid(_title("", length), headers, rows, note)

@@ -41,7 +41,7 @@ class Cell:
     def averaged(self) -> Summary | None:
         """The errors of the averaged weights; None if no run finished."""
         errors = [100 * r.result["ema_test_error"] for r in self.rival.finished if r.result]
-        return statistics.summarise(errors) if errors else None
+        return statistics.summarise_errors(errors) if errors else None
 
 
 class Standing:

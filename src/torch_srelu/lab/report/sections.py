@@ -160,12 +160,12 @@ def _errors(c: Comparison) -> str:
 
 
 def _differences(c: Comparison) -> str:
-    if not c.versus:
-        return ""
-    grid = tables.differences(c)
-    rows = [[*map(_text, row)] for row in grid.rows]
-    title = f"<h3>{_text(grid.title)}</h3>"
-    return title + _card([*map(_text, grid.headers)], rows, grid.note)
+    parts = []
+    for grid in tables.differences(c):
+        rows = [[*map(_text, row)] for row in grid.rows]
+        parts.append(f"<h3>{_text(grid.title)}</h3>")
+        parts.append(_card([*map(_text, grid.headers)], rows, grid.note))
+    return "".join(parts)
 
 
 def _layer_table(table: list[Layer]) -> str:
