@@ -60,8 +60,9 @@ def test_train_keeps_a_record_and_tensorboard_events(tmp_path: Path) -> None:
 
 def test_variants_and_their_baseline_are_named_as_typed(tmp_path: Path) -> None:
     line = "compare srelu:quantile=0.8 srelu:quantile=0.9 --baseline srelu:quantile=0.9"
-    result = srelu(f"{line} --seeds 1 {QUICK}")
+    result = srelu(f"{line} --seeds 1 {QUICK} --report runs/q.html")  # in a folder to be made
     assert "Test error minus that of srelu:quantile=0.9" in result.output
+    assert (tmp_path / "runs/q.html").exists()
     quantiles = [r.run.quantile for r in records.find(tmp_path / "runs")]
     assert sorted(quantiles) == [0.8, 0.9]
 

@@ -93,8 +93,8 @@ def compare(
         typed = activations or RIVALS
         if baseline is not None:
             check_choice("baseline", baseline, typed)
-        if report is not None:
-            files.check_place(report)  # not after hours of training
+        if report is not None and records_folder.resolve() not in report.resolve().parents:
+            files.check_place(report)  # now, and not after hours; the records' folder will be there
         decisions = _decisions(settings, net=net, epochs=epochs)
         runs = chosen_runs(typed, range(1, seeds + 1), dataset, decisions)
         found = _train_all(runs, records_folder, data, device, tensorboard)
