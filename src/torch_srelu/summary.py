@@ -86,7 +86,7 @@ def summary(model: nn.Module) -> Summary:
         >>> from torch import nn
         >>> import torch_srelu as ts
         >>> print(ts.summary(ts.convert(nn.Sequential(nn.Linear(4, 8), nn.LeakyReLU(0.1)))))
-        1 SReLU units, 8 channels, 32 parameters
+        1 SReLU unit, 8 channels, 32 parameters
         <BLANKLINE>
         unit  channels  replaced   t_r  a_r  t_l  a_l  crossed
         1            8  LeakyReLU  1    1    0    0.1        0
