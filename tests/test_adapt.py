@@ -136,10 +136,21 @@ def test_units_that_share_their_parameters_or_run_twice_pool_their_inputs():
     assert not twin.frozen
 
 
+def test_repr_says_which_phase_it_is():
+    model = convnet()
+    init = AdaptiveInit(model, sgd(model), quantile=0.8, scope="layer")
+    assert repr(init) == "AdaptiveInit(quantile=0.8, scope='layer', 3 units frozen)"
+    init.adapt(batches())
+    assert repr(init) == "AdaptiveInit(quantile=0.8, scope='layer', 3 units adapted)"
+    resumed = AdaptiveInit(model, sgd(model), quantile=0.8, scope="layer")
+    resumed.load_state_dict(init.state_dict())
+    assert repr(resumed) == repr(init)
+
+
 def test_summary_tells_what_was_found():
     model = nn.Sequential(SReLU(3))
     init = AdaptiveInit(model, sgd(model))
-    assert "1 SReLU units wait" in init.summary()
+    assert "frozen: 1 SReLU unit until adapt" in init.summary()
     ramp = torch.arange(1.0, 11.0)
     x = torch.stack((ramp, -ramp, torch.zeros(10)), 1)
     init.adapt([x])
@@ -323,6 +334,9 @@ def test_bad_arguments_of_the_constructor():
         AdaptiveInit(model, torch.optim.AdamW(model.parameters()))
     with pytest.raises(ValueError, match=r"does not hold 12 SReLU parameters.*param_groups"):
         AdaptiveInit(model, torch.optim.SGD(model[0].parameters(), lr=0.1))
+    for absent in (None, list(model.parameters())):
+        with pytest.raises(TypeError, match=r"a (NoneType|list), expected.*param_groups"):
+            AdaptiveInit(model, absent)
     lazy = nn.Sequential(nn.Linear(2, 2), LazySReLU())
     with pytest.raises(ValueError, match="1: the number of channels is not known"):
         AdaptiveInit(lazy, torch.optim.SGD(lazy[0].parameters(), lr=0.1))

@@ -197,4 +197,4 @@ def padding(rank):
     model = network()
     init = AdaptiveInit(DistributedDataParallel(model), optimizer_of(model))
     init.adapt(DataLoader(dataset, 2, sampler=DistributedSampler(dataset)))
-    assert "1 samples were read twice" in init.summary()
+    assert "1 sample read twice" in init.summary()

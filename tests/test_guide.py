@@ -1,12 +1,19 @@
 """Runs the guide: each of its code blocks, in order, in one namespace."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 GUIDE = Path(__file__).parents[1] / "docs" / "guide.md"
-NEEDS = ("sklearn", "lightning", "transformers", "timm")
+PROJECT = GUIDE.parents[1] / "pyproject.toml"
+NEEDS = {
+    "sklearn": "scikit-learn",
+    "lightning": "lightning",
+    "transformers": "transformers",
+    "timm": "timm",
+}
 
 
 def blocks(language):
@@ -31,3 +38,13 @@ def test_the_code_blocks_run_and_print_what_the_guide_shows(capsys):
     for _, shown in blocks("text"):
         assert shown in printed
     assert namespace["wrong"] < 0.2  # ten classes: it has learned
+
+
+def test_one_line_installs_what_the_code_imports():
+    code = "\n".join(text for _, text in blocks("python"))
+    imported = set(re.findall(r"^(?:import|from) (\w+)", code, re.MULTILINE))
+    assert imported - {"torch", "torch_srelu"} == NEEDS.keys()
+    (line,) = re.findall(r"pip install .*\[(.+)\]", GUIDE.read_text())
+    extras = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]
+    installed = {package for extra in line.split(",") for package in extras[extra]}
+    assert set(NEEDS.values()) <= installed

@@ -70,7 +70,7 @@ def test_a_model_without_srelu_has_one_group():
 def test_a_parameter_in_two_groups_is_refused():
     model = net()
     own = [{"params": model[0].parameters()}, {"params": [model[0].bias]}]
-    with pytest.raises(ValueError, match="1 parameters more than once"):
+    with pytest.raises(ValueError, match="1 parameter more than once"):
         param_groups(model, lr=0.1, groups=own)
 
 

@@ -280,7 +280,7 @@ def test_not_a_finite_number(bad):
     batch = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
     batch[7, 2] = bad
     for probe in (batch, torch.zeros(1, 3)):
-        with pytest.raises(ValueError, match="NaN or infinity in 1 channels, the first is 2"):
+        with pytest.raises(ValueError, match="NaN or infinity in 1 channel, the first is 2"):
             search([batch], 3, [0.9], probe=probe)
 
 

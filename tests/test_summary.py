@@ -37,7 +37,7 @@ def test_it_prints_one_line_for_each_unit_and_each_activation_left():
     net = ts.convert(network(), skip="3")
     text = str(ts.summary(net))
     lines = text.splitlines()
-    assert lines[0] == "1 SReLU units, 6 channels, 24 parameters"
+    assert lines[0] == "1 SReLU unit, 6 channels, 24 parameters"
     assert any(line.split() == ["1", "6", "ReLU", "1", "1", "0", "0", "0"] for line in lines)
     assert any(line.startswith("3") and line.endswith("not asked for") for line in lines)
     assert not any(line != line.rstrip() for line in lines)

@@ -22,9 +22,11 @@ from .measure import (
 from .module import SReLU
 from .optim import srelu_parameters
 from .quantile import QuantileSearch
+from .wording import counted
 
 SCOPES = ("channel", "layer")
 _MEMORY = 128 * 2**20  # bytes for the searches of all channels together
+_BUILD_IT = "build it from torch_srelu.param_groups(model, lr=..., weight_decay=...)"
 _MIN_BINS, _MAX_BINS = 256, 65536  # of a channel: few cost passes, more would gain nothing
 
 
@@ -40,7 +42,8 @@ class AdaptiveInit:
         model: A network with SReLU units; wrapped by DistributedDataParallel, sharded by
             `fully_shard` or compiled as you like.
         optimizer: The optimizer that trains it. It must hold the SReLU parameters without weight
-            decay, as `param_groups` arranges.
+            decay, as `param_groups` arranges; `adapt` clears what it remembers of them, so that
+            they start as new.
         quantile: Which quantile, in (0, 1]: the value of rank ceil(quantile * n) from the smallest.
         scope: "channel", or "layer" for one value over all channels of a unit.
 
@@ -51,11 +54,11 @@ class AdaptiveInit:
         >>> net = nn.Sequential(nn.Linear(8, 16), ts.SReLU(16), nn.Linear(16, 2))
         >>> optimizer = torch.optim.SGD(ts.param_groups(net, lr=0.1), momentum=0.9)
         >>> init = ts.AdaptiveInit(net, optimizer)
-        >>> net[1]
-        SReLU(16, dim=1, frozen)
+        >>> init, net[1]
+        (AdaptiveInit(quantile=0.9, scope='channel', 1 unit frozen), SReLU(16, dim=1, frozen))
         >>> init.adapt(torch.randn(50, 8).split(10))  # any loader of the training data
-        >>> net[1], init.adapted
-        (SReLU(16, dim=1), True)
+        >>> init, net[1]
+        (AdaptiveInit(quantile=0.9, scope='channel', 1 unit adapted), SReLU(16, dim=1))
     """
 
     def __init__(
@@ -72,6 +75,11 @@ class AdaptiveInit:
         self._result: dict[str, dict[str, Any]] | None = None
         self._repeated = 0
         self._freeze(True)
+
+    def __repr__(self) -> str:
+        units = counted(len(_units(self.model)), "unit")
+        phase = "adapted" if self.adapted else "frozen"
+        return f"AdaptiveInit(quantile={self.quantile:g}, scope={self.scope!r}, {units} {phase})"
 
     @property
     def adapted(self) -> bool:
@@ -144,7 +152,7 @@ class AdaptiveInit:
         positive (dead), and how many were left as they were because ``a_r`` is not 1 (kept).
         """
         if self._result is None:
-            return f"frozen: {len(_units(self.model))} SReLU units wait for adapt(loader)"
+            return f"frozen: {counted(len(_units(self.model)), 'SReLU unit')} until adapt(loader)"
         head = ("unit", "channels", "inputs each", "t_r", "beyond", "crossed", "dead", "kept")
         rows = [head, *(_row(name, facts) for name, facts in self._result.items())]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -154,9 +162,8 @@ class AdaptiveInit:
             *("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows),
         ]
         if self._repeated:
-            lines.append(
-                f"{self._repeated} samples were read twice: DistributedSampler pads its last round"
-            )
+            samples = counted(self._repeated, "sample")
+            lines.append(f"{samples} read twice: DistributedSampler pads its last round")
         return "\n".join(lines)
 
     def _check_call(self, loader: Iterable[Any]) -> None:
@@ -226,16 +233,19 @@ def _check_model(model: nn.Module) -> None:
 
 
 def _check_optimizer(model: nn.Module, optimizer: Optimizer) -> None:
+    if not (hasattr(optimizer, "param_groups") and hasattr(optimizer, "state")):
+        raise TypeError(
+            f"the optimizer is a {type(optimizer).__name__}, expected the torch optimizer that "
+            f"trains the model: {_BUILD_IT}"
+        )
     held = {p: group for group in optimizer.param_groups for p in group["params"]}
     ours = {name: p for name, p in srelu_parameters(model).items() if p.requires_grad}
     missing = [name for name, p in ours.items() if p not in held]
     decayed = [name for name, p in ours.items() if p in held and held[p].get("weight_decay")]
     for names, problem in ((missing, "does not hold"), (decayed, "would decay")):
         if names:
-            raise ValueError(
-                f"the optimizer {problem} {len(names)} SReLU parameters, {names[0]} the first: "
-                "build it from torch_srelu.param_groups(model, lr=..., weight_decay=...)"
-            )
+            count = counted(len(names), "SReLU parameter")
+            raise ValueError(f"the optimizer {problem} {count}, {names[0]} the first: {_BUILD_IT}")
 
 
 def _thresholds(units: list[SReLU], search: QuantileSearch) -> tuple[Tensor, dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from .module import NAMES, SReLU
+from .wording import counted
 
 
 def srelu_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -59,7 +60,7 @@ def param_groups(
     placed = set(named)
     if len(placed) != len(named):
         raise ValueError(
-            f"groups name {len(named) - len(placed)} parameters more than once: "
+            f"groups name {counted(len(named) - len(placed), 'parameter')} more than once: "
             "give each parameter to one group"
         )
     rest = {"params": [p for p in model.parameters() if p not in placed]}

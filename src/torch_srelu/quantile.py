@@ -25,6 +25,7 @@ from .ops.scan import (
     strided,
     to_keys,
 )
+from .wording import counted
 
 _SAMPLE = 2048  # values of the probe in each channel
 _LARGEST = int(to_keys(torch.tensor(torch.finfo(torch.float64).max, dtype=torch.float64)))
@@ -359,7 +360,7 @@ class QuantileSearch:
             bad = (~from_keys(table, self._dtype).isfinite()).nonzero().flatten().tolist()
             if bad:
                 raise NotFiniteError(
-                    f"NaN or infinity in {len(bad)} channels, the first is {bad[0]}"
+                    f"NaN or infinity in {counted(len(bad), 'channel')}, the first is {bad[0]}"
                 )
 
     def _note_empty_bits(self, x: Tensor) -> None:

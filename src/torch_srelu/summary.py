@@ -12,6 +12,7 @@ from torch.nn.parameter import is_lazy
 from .convert import record
 from .convert.activations import MODULES
 from .module import NAMES, SReLU
+from .wording import counted
 
 
 @dataclass(frozen=True)
@@ -55,14 +56,14 @@ class Summary:
     def __str__(self) -> str:
         channels = sum(unit.channels for unit in self.units)
         blocks = [
-            f"{len(self.units)} SReLU units, {channels:,} channels, "
-            f"{len(NAMES) * channels:,} parameters"
+            f"{counted(len(self.units), 'SReLU unit')}, {counted(channels, 'channel')}, "
+            f"{counted(len(NAMES) * channels, 'parameter')}"
         ]
         if self.units:
             head = ("unit", "channels", "replaced", *NAMES, "crossed")
             blocks.append(_table(head, (_row(unit) for unit in self.units), numbers={1, 7}))
         if self.left:
-            blocks.append(f"{len(self.left)} activations left as they were")
+            blocks.append(f"{counted(len(self.left), 'activation')} left unchanged")
             rows = ((x.where or "(the network)", x.activation, x.why) for x in self.left)
             blocks.append(_table(("module", "activation", "why"), rows))
         return "\n\n".join(blocks)
@@ -85,7 +86,7 @@ def summary(model: nn.Module) -> Summary:
         >>> from torch import nn
         >>> import torch_srelu as ts
         >>> print(ts.summary(ts.convert(nn.Sequential(nn.Linear(4, 8), nn.LeakyReLU(0.1)))))
-        1 SReLU units, 8 channels, 32 parameters
+        1 SReLU unit, 8 channels, 32 parameters
         <BLANKLINE>
         unit  channels  replaced   t_r  a_r  t_l  a_l  crossed
         1            8  LeakyReLU  1    1    0    0.1        0

@@ -24,6 +24,7 @@ from torch_srelu.__main__ import INSTALL
 from torch_srelu.lab.cli import app
 from torch_srelu.lab.data.registry import DATASETS, Source
 
+FILE = "file is a file, where a folder is expected: name a folder, or move the file away"
 COMMANDS = ("compare", "train", "report", "paper", "data", "bench")
 
 
@@ -113,10 +114,13 @@ def test_slow_packages_are_imported_when_they_are_needed() -> None:
         ("train srelu --epochs 3 --set freeze=5", "freeze of 5 epochs leaves nothing of 3 epochs"),
         ("train --dataset mnist", "get it with `srelu data get mnist`"),
         ("report nowhere", "no records in nowhere: train some with `srelu compare`"),
-        ("paper run headlin", "unknown block 'headlin': did you mean 'headline'?"),
+        (
+            "paper run headlin",
+            "unknown block 'headlin': did you mean 'headline' or 'headline-cifar10'?",
+        ),
         ("paper collect headline", "there are no records in runs"),
         ("paper figure1 --out a.jpeg", "unknown file type of a.jpeg 'jpeg'"),
-        ("paper figure1 --out no/where.png", "No such file or directory"),
+        ("paper run nothing-like-it", "'nothing-like-it': `srelu paper run` lists all"),
         ("bench rely", "unknown provider 'rely': did you mean 'relu'?"),
         ("bench --shape 3", "shape must be at least two sizes like 64x192x32x32, got '3'"),
         ("bench --dtype int8", "unknown dtype 'int8'"),
@@ -131,6 +135,37 @@ def test_mistakes_are_one_clear_line(tmp_path: Path, line: str, message: str) ->
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
     assert not [f for f in tmp_path.rglob("*") if f.is_file()]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("paper figure1 --out no/where.png", "the folder no for where.png does not exist: make it"),
+        ("paper figure1 --out file/f.png", FILE),
+        ("report --out folder", "folder is a folder, where a file is expected: name a file"),
+        ("report --out .", ". is a folder, where a file is expected: name a file, as in NAME"),
+        ("report file", FILE),
+        ("compare relu --seeds 1 --report no/page.html", "the folder no for page.html does not"),
+        ("train --records file", FILE),
+        ("train --records file/below", FILE),
+        ("train --dataset mnist --data file", "file is damaged or no archive"),
+        ("paper table2 --results file", FILE),
+        ("paper run rehearsal --records file", FILE),
+        ("paper run rehearsal --results file", FILE),
+        ("paper collect headline --results file", FILE),
+        ("data get mnist --data file", FILE),
+    ],
+)
+def test_a_path_that_cannot_be_used_is_one_clear_line(line: str, message: str) -> None:
+    Path("file").touch()
+    Path("folder").mkdir()
+    specimen(Path("runs"), "relu", 1, [3])
+    before = sorted(Path.cwd().rglob("*"))
+    result = srelu(line)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"srelu: {message}")
+    assert len(result.stderr.splitlines()) == 1
+    assert sorted(Path.cwd().rglob("*")) == before
 
 
 def test_wrong_usage_has_its_own_exit_code() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from torch_srelu.lab.paper.blocks import contests
 from torch_srelu.lab.paper.contests import wanted
 from torch_srelu.lab.paper.rows import ROWS
 from torch_srelu.lab.side_by_side import Event
+
+COLLECT = "paper collect headline-cifar10"
 
 
 @pytest.fixture
@@ -39,8 +42,12 @@ def test_run_has_nothing_to_do_where_all_is_committed(command: Callable) -> None
     assert done.exit_code == 0
     assert "nin-cifar10 on cifar10, 100 epochs" in done.output
     left = command("paper run mnist --minutes 0")
-    assert left.output.strip() == "9 runs are left: the same command goes on from here."
-    assert "headline" in srelu("paper run").output
+    assert left.output.strip() == "9 runs left: the same command goes on from here."
+
+
+def test_run_lists_every_name_that_it_knows() -> None:
+    words = set(re.findall(r"[\w-]+", srelu("paper run").output))
+    assert {"headline", "rehearsal", *(contest.name for contest in contests())} <= words
 
 
 def test_lines_count_what_was_there_and_what_has_ended(tmp_path: Path, capsys) -> None:
@@ -72,10 +79,22 @@ def test_collect_takes_what_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     record_of(tmp_path / "runs", runs[4], status=None)
     record_of(tmp_path / "runs", ROWS["nin+relu"]("cifar10", 77))  # of no block
     first = srelu("paper collect headline-cifar10 --results there")
-    assert "4 records added, 0 were there before" in first.output
-    assert "5 runs of headline-cifar10 have no result." in first.output
+    assert "4 records added, 0 known before" in first.output
+    assert "5 runs of headline-cifar10 without a result." in first.output
     assert len(records.find(tmp_path / "there")) == 4
-    assert "0 records added, 4 were" in srelu("paper collect --results there").output
+    assert "0 records added, 4 known" in srelu("paper collect --results there").output
+
+
+def test_one_is_counted_in_the_singular(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    *most, last = wanted(contests(["headline-cifar10"]), {})
+    for run in most:
+        ended(tmp_path / "runs", run)
+    assert "\n1 run of headline-cifar10 without a" in srelu(f"{COLLECT} --results a").output
+    left = srelu("paper run headline-cifar10 --minutes 0 --results a").output
+    assert left.endswith("\n1 run left: the same command goes on from here.\n")
+    ended(tmp_path / "runs", last)
+    assert srelu(f"{COLLECT} --results a").output.startswith("1 record added, 8 known before")
 
 
 def test_tables_need_neither_data_nor_slow_packages() -> None:

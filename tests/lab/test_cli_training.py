@@ -60,8 +60,9 @@ def test_train_keeps_a_record_and_tensorboard_events(tmp_path: Path) -> None:
 
 def test_variants_and_their_baseline_are_named_as_typed(tmp_path: Path) -> None:
     line = "compare srelu:quantile=0.8 srelu:quantile=0.9 --baseline srelu:quantile=0.9"
-    result = srelu(f"{line} --seeds 1 {QUICK}")
+    result = srelu(f"{line} --seeds 1 {QUICK} --report runs/q.html")  # in a folder to be made
     assert "Test error minus that of srelu:quantile=0.9" in result.output
+    assert (tmp_path / "runs/q.html").exists()
     quantiles = [r.run.quantile for r in records.find(tmp_path / "runs")]
     assert sorted(quantiles) == [0.8, 0.9]
 
@@ -114,7 +115,7 @@ def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
     _, err = child.communicate(timeout=60)
     assert child.returncode == 130
     assert err == (
-        "Stopped: 0 of 1 runs are finished. The same command goes on from the last checkpoint.\n"
+        "Stopped with 0 of 1 run finished. The same command goes on from the last checkpoint.\n"
     )
     assert srelu(line).exit_code == 0
     (record,) = records.find(tmp_path)  # it went on in the same folder

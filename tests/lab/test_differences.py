@@ -13,6 +13,7 @@ from specimens import record_of
 from torch_srelu.lab.paper import ablations, differences
 from torch_srelu.lab.paper.blocks import contests
 from torch_srelu.lab.paper.standing import Standing
+from torch_srelu.lab.records import Record
 
 
 def test_differences_are_paired_and_corrected_together(standing: Standing) -> None:
@@ -37,6 +38,15 @@ def test_differences_are_paired_and_corrected_together(standing: Standing) -> No
     tests, others = differences.grids(standing)
     assert [row[0] for row in tests.rows][:2] == ["ReLU, CIFAR-10", "PReLU, CIFAR-10"]
     assert {row[2] for row in others.rows} == {"16"}
+    assert "over these 4 tests." in tests.note
+
+
+def test_a_test_alone_is_one(standing: Standing) -> None:
+    def counts(record: Record) -> bool:
+        return record.run.activation in ("relu", "srelu") and record.run.dataset == "cifar10"
+
+    alone = Standing(filter(counts, standing.ended))
+    assert "over this one test." in differences.grids(alone)[0].note
 
 
 def test_an_ablation_is_measured_against_srelu_of_the_same_seeds(tmp_path: Path) -> None:

@@ -48,6 +48,18 @@ def test_convergence_is_mean_and_range_over_seeds(comparison: Comparison) -> Non
     assert figures.convergence(comparison, "val_error", "validation error") is None
 
 
+def test_error_bars_end_where_the_interval_does(tmp_path: Path) -> None:
+    (c,) = compare([specimen(tmp_path, "relu", s, range(n)) for s, n in enumerate([1, 4])])
+    figure, summary = figures.errors(c), c.rivals[0].summary
+    assert figure is not None
+    assert summary is not None
+    assert summary.interval is not None
+    bar = figure.data[1].error_x  # the dots come first
+    ends = (summary.mean - bar.arrayminus[0], summary.mean + bar.array[0])
+    assert ends == pytest.approx(summary.interval)
+    assert ends[0] == 0
+
+
 def test_logarithmic_axes_have_round_ticks() -> None:
     assert figures._log_ticks(0.3, 2.2) == [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50]
     assert figures._log_ticks(0.0007, 2.3) == [0.0001, 0.001, 0.01, 0.1, 1, 10]

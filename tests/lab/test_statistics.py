@@ -49,6 +49,15 @@ def test_what_cannot_be_averaged_is_refused(bad: list[float]) -> None:
         statistics.summarise(bad)
 
 
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.floats(0, 100).map(lambda x: round(x, 6)), min_size=2, max_size=4))
+def test_interval_of_errors_is_students_within_percent(v: list[float]) -> None:
+    free, cut = statistics.summarise(v), statistics.summarise_errors(v)
+    assert (cut.n, cut.mean, cut.std) == (free.n, free.mean, free.std)
+    expected = None if free.interval is None else tuple(np.clip(free.interval, 0, 100))
+    assert cut.interval == expected
+
+
 def test_paired_test_is_students() -> None:
     ours, expected = statistics.paired(RIVAL, ERRORS), stats.ttest_rel(RIVAL, ERRORS)
     assert ours.p == pytest.approx(expected.pvalue, rel=1e-10)

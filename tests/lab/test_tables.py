@@ -42,6 +42,29 @@ def test_text_fits_a_terminal_and_counts_the_dead(comparison: Comparison) -> Non
     assert "degrees of freedom 4" in " ".join(text.split())
 
 
+def test_long_names_and_large_differences_are_not_broken(tmp_path: Path) -> None:
+    runs = [specimen(tmp_path, "relu", s, range(n)) for s, n in enumerate([19, 12, 7] * 4)]
+    runs += [specimen(tmp_path, "srelu", s, range(n)) for s, n in enumerate([160, 70, 50] * 4)]
+    (c,) = compare(runs)
+    c = replace(c, rivals=(c.rivals[0], replace(c.rivals[1], name="srelu:quantile=0.8")))
+    lines = printed(c).splitlines()
+    for grid in tables.grids(c):
+        assert grid.title in lines
+        for cells in (grid.headers, *grid.rows):
+            assert any(line.split() == " ".join(cells).split() for line in lines)
+
+
+def test_an_interval_of_errors_stays_in_percent(tmp_path: Path) -> None:
+    runs = [specimen(tmp_path, "relu", s, range(n)) for s, n in enumerate([1, 4])]
+    runs += [specimen(tmp_path, "srelu", s, range(n)) for s, n in enumerate([3, 2])]
+    (c,) = compare(runs)
+    relu, srelu = tables.numbers(c)
+    assert (relu["error_low"], relu["error_pooled_low"]) == (0.0, 0.0)
+    assert relu["error_high"] > relu["error_pooled_high"] > relu["error_mean"]
+    assert srelu["difference_low"] < 0 < srelu["difference_high"]
+    assert tables.errors(c).rows[0][3].startswith("0.00 to ")
+
+
 def test_markdown_shows_the_same_cells(comparison: Comparison) -> None:
     text = tables.markdown(comparison)
     for grid in tables.grids(comparison):
@@ -49,7 +72,7 @@ def test_markdown_shows_the_same_cells(comparison: Comparison) -> None:
             assert "| " + " | ".join(row) + " |" in text
         assert grid.note in text
     widths = {line.count("|") for line in text.splitlines() if "srelu |" in line}
-    assert widths == {7, 8}  # six and seven columns
+    assert widths == {7, 6, 4}  # six, five and three columns
 
 
 def test_json_and_csv_hold_every_number(comparison: Comparison) -> None:

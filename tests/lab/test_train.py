@@ -316,5 +316,5 @@ def test_missing_data_leave_no_record(tmp_path):
 
 
 def test_a_batch_larger_than_the_data_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="more than the 1198 training images"):
+    with pytest.raises(ValueError, match="more than the 1,198 training images"):
         train(tiny("relu", batch=2000), tmp_path)

@@ -7,6 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from ..wording import counted
 from .distributed import Team
 from .seeds import generator
 
@@ -15,8 +16,8 @@ def whole_steps(images: int, batch: int) -> int:
     """The steps of an epoch: whole batches; the rest has its turn in other epochs."""
     if batch > images:
         raise ValueError(
-            f"a batch of {batch} images is more than the {images} training images: "
-            "choose a smaller batch"
+            f"a batch of {counted(batch, 'image')} is more than the "
+            f"{counted(images, 'training image')}: choose a smaller batch"
         )
     return images // batch
 

@@ -6,8 +6,15 @@ import difflib
 from collections.abc import Iterable
 
 
-def check_choice(what: str, name: str, choices: Iterable[str]) -> None:
+def check_choice(what: str, name: str, choices: Iterable[str], listed_by: str = "") -> None:
     """Raises ValueError if ``name`` is none of ``choices``: lists them, suggests the nearest.
+
+    Args:
+        what: What is chosen, in words.
+        name: What was given.
+        choices: What there is.
+        listed_by: A command that lists the choices, where they are too many for a sentence: then
+            the error names it, and up to three near names, instead.
 
     Example:
         >>> check_choice("activation", "sreul", ["relu", "srelu"])
@@ -17,6 +24,7 @@ def check_choice(what: str, name: str, choices: Iterable[str]) -> None:
     known = list(choices)
     if name in known:
         return
-    near = difflib.get_close_matches(str(name), known, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise ValueError(f"unknown {what} {name!r}: {hint}Choose one of {', '.join(known)}")
+    near = difflib.get_close_matches(str(name), known, n=3 if listed_by else 1)
+    hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+    all_of_them = f"`{listed_by}` lists all" if listed_by else f"Choose one of {', '.join(known)}"
+    raise ValueError(f"unknown {what} {name!r}: {hint}{all_of_them}")

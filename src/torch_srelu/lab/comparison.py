@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..wording import counted
 from . import statistics
 from .choices import check_choice
 from .fates import FINISHED, UNFINISHED
@@ -46,7 +47,7 @@ class Rival:
     @cached_property
     def summary(self) -> Summary | None:
         """Mean, spread and interval of the errors; None if no run finished."""
-        return statistics.summarise(list(self.errors.values())) if self.errors else None
+        return statistics.summarise_errors(list(self.errors.values())) if self.errors else None
 
     @cached_property
     def seconds(self) -> float | None:
@@ -231,7 +232,7 @@ def _titles(protocols: list[dict[str, Any]]) -> list[str]:
     """Network, data and length, and whatever else tells a protocol from those like it."""
 
     def title(p: dict[str, Any]) -> str:
-        return f"{p['net']} on {p['dataset']}, {p['epochs']} epochs"
+        return f"{p['net']} on {p['dataset']}, {counted(p['epochs'], 'epoch')}"
 
     titles = []
     for p in protocols:

@@ -73,7 +73,7 @@ def team(world: int, device: torch.device) -> Team:
     started = world_size()
     if started != world:
         raise ValueError(
-            f"the run is for {world} processes, but {started} were started: use "
+            f"the run's world is {world}, but the number of processes started is {started}: use "
             f"`torchrun --nproc-per-node {world} -m torch_srelu ...`, or change the run's world"
         )
     if world == 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -14,17 +15,48 @@ def write(path: Path, data: bytes) -> None:
 
     If the disk is full or the process dies, the file that was there stays as it was.
     """
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    with _draft(path) as draft:
         with open(draft, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)
-    except BaseException:
+
+
+def check_place(path: Path) -> None:
+    """Raises what `write` would for want of a folder or of permission; changes nothing."""
+    with _draft(path) as draft:
+        draft.touch()
+
+
+def is_folder(path: Path) -> bool:
+    """Whether ``path`` is a folder rather than nothing; that it is a file is an error."""
+    if path.is_file():
+        raise _about(path, errno.ENOTDIR)
+    return path.is_dir()
+
+
+@contextlib.contextmanager
+def _draft(path: Path) -> Iterator[Path]:
+    """A name beside ``path`` for what is to take its place; nothing stays there.
+
+    Errors are about ``path``: its drafts are nobody's business.
+    """
+    if path.is_dir():
+        raise _about(path, errno.EISDIR)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield draft
+    except OSError as error:
+        raise _about(path, error.errno or errno.EIO) from error
+    finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
-        raise
+
+
+def _about(path: Path, code: int) -> OSError:
+    """The operating system's error about ``path``."""
+    return OSError(code, os.strerror(code), str(path))
 
 
 def sweep(folder: Path) -> None:

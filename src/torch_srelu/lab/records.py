@@ -161,9 +161,7 @@ def load(folder: Path | str) -> Record:
 def find(root: Path | str) -> list[Record]:
     """All records below ``root``, oldest first; other files and folders are passed over."""
     root = Path(root)
-    if not root.is_dir():
-        return []
-    return _load_all(root, "*")
+    return _load_all(root, "*") if files.is_folder(root) else []
 
 
 def with_key(root: Path | str, key: str) -> list[Record]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from torch_srelu.module import NAMES
 
+from ..wording import counted
 from . import systems
 from .activations import activation
 from .choices import check_choice
@@ -214,13 +215,13 @@ def _check_numbers(run: Run) -> None:
         raise ValueError(f"schedule {run.schedule!r} needs {needed} milestone, got {count}")
     if run.world > run.batch:
         raise ValueError(
-            f"{run.world} processes are more than the {run.batch} images of a batch: "
+            f"{run.world} processes are more than the {counted(run.batch, 'image')} of a batch: "
             "start fewer processes or choose a larger batch"
         )
     if run.batch % run.world:
         raise ValueError(
-            f"a batch of {run.batch} images cannot be shared equally by {run.world} processes: "
-            f"choose a batch that is a multiple of {run.world}"
+            f"a batch of {counted(run.batch, 'image')} cannot be shared equally by {run.world} "
+            f"processes: choose a batch that is a multiple of {run.world}"
         )
 
 
@@ -231,8 +232,8 @@ def _check_activation(run: Run, adapts: bool) -> None:
         )
     if run.freeze >= run.epochs:
         raise ValueError(
-            f"a freeze of {run.freeze} epochs leaves nothing of {run.epochs} epochs of training: "
-            "choose a shorter freeze or more epochs"
+            f"a freeze of {counted(run.freeze, 'epoch')} leaves nothing of "
+            f"{counted(run.epochs, 'epoch')} of training: choose a shorter freeze or more epochs"
         )
     for name in run.fixed:
         check_choice("SReLU parameter in fixed", name, NAMES)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import special
@@ -69,6 +69,32 @@ def summarise(values: Sequence[float] | np.ndarray) -> Summary:
     """
     v = _finite(values)
     return _summary(v, scale=float(np.abs(v).max()))
+
+
+def summarise_errors(percent: Sequence[float] | np.ndarray) -> Summary:
+    """`summarise` of error rates in percent, with the interval cut to 0 to 100 (`possible`).
+
+    Example:
+        >>> low, high = summarise_errors([0.8, 1.6]).interval  # Student's is -3.88 to 6.28
+        >>> low, round(high, 2)
+        (0.0, 6.28)
+    """
+    s = summarise(percent)
+    return replace(s, interval=possible(s.interval))
+
+
+def possible(interval: Interval | None) -> Interval | None:
+    """The part of an error rate's interval that can be: Student's knows no bounds, percent do.
+
+    With few seeds an interval may reach below 0 or above 100. What is cut off holds no error rate,
+    so that the interval covers the true one as often as before. Differences are not cut: they may
+    be negative.
+
+    Example:
+        >>> possible((-3.9, 6.3)), possible((97.0, 101.5)), possible(None)
+        ((0.0, 6.3), (97.0, 100.0), None)
+    """
+    return interval and (max(0.0, interval[0]), min(100.0, interval[1]))
 
 
 def pool(cells: Sequence[Sequence[float]]) -> Pooled | None:

@@ -16,9 +16,10 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from ..wording import counted
 from .comparison import Comparison, Rival
 from .fates import DEAD, DIVERGED, FINISHED, UNFINISHED
-from .statistics import Interval
+from .statistics import Interval, possible
 
 NOTHING = "-"
 CHANCE = 0.05  # p-values below it are called a difference in the verdict
@@ -35,7 +36,7 @@ class Grid(NamedTuple):
 
 def grids(comparison: Comparison) -> list[Grid]:
     """The errors of all rivals and, if there is anything to compare, their differences."""
-    return [errors(comparison), *([differences(comparison)] if comparison.versus else [])]
+    return [errors(comparison), *differences(comparison)]
 
 
 def errors(comparison: Comparison) -> Grid:
@@ -61,27 +62,45 @@ def errors(comparison: Comparison) -> Grid:
     return Grid(comparison.title, headers, rows, note)
 
 
-def differences(comparison: Comparison) -> Grid:
-    """Each rival's test error minus the baseline's, with three intervals and the paired test."""
-    base, pooled = comparison.baseline.name, comparison.pooled
-    headers = ["activation", "points", "n", "paired", "p (Holm)", "pooled", "images"]
+def differences(comparison: Comparison) -> list[Grid]:
+    """Each rival's test error minus the baseline's: the paired test, then the other intervals.
+
+    Two tables, because three intervals beside the test are wider than a terminal. Empty if there
+    is nothing to compare.
+    """
+    return [_tests(comparison), _other_intervals(comparison)] if comparison.versus else []
+
+
+def _tests(comparison: Comparison) -> Grid:
     rows = [
         [
             name,
             f"{versus.paired.mean:+.2f}",
-            str(versus.paired.n),
             interval(versus.paired.interval),
+            str(versus.paired.n),
             probability(versus.p),
-            interval(versus.pooled),
-            interval(versus.images),
         ]
         for name, versus in comparison.versus.items()
     ]
-    note = "95 % intervals. Paired: Student's t over n seeds that both finished"
-    if pooled:
-        note += f"; pooled: from the spread within all rivals, degrees of freedom {pooled.degrees}"
-    note += "; images: bootstrap over the test images."
-    return Grid(f"Test error minus that of {base}", headers, rows, note)
+    note = (
+        "Points of percent. Paired over n seeds that both finished, Student's 95 % interval; p is "
+        "two-sided, corrected by Holm."
+    )
+    headers = ["activation", "points", "95 % interval", "n", "p (Holm)"]
+    return Grid(f"Test error minus that of {comparison.baseline.name}", headers, rows, note)
+
+
+def _other_intervals(comparison: Comparison) -> Grid:
+    rows = [
+        [name, interval(versus.pooled), interval(versus.images)]
+        for name, versus in comparison.versus.items()
+    ]
+    note = "95 % intervals of the same differences. Images: bootstrap over the test images."
+    if comparison.pooled:
+        degrees = comparison.pooled.degrees
+        note += f" Pooled: from the spread within all rivals, degrees of freedom {degrees}."
+    title = f"Test error minus that of {comparison.baseline.name}: other intervals"
+    return Grid(title, ["activation", "pooled", "images"], rows, note)
 
 
 def verdict(comparison: Comparison) -> str:
@@ -103,7 +122,7 @@ def verdict(comparison: Comparison) -> str:
     side = "below" if versus.paired.mean <= 0 else "above"
     lead += f", {abs(versus.paired.mean):.2f} points {side} {base.name}"
     if versus.p is None:
-        return f"{lead}; too little to test, over n = {versus.paired.n} paired seeds."
+        return f"{lead}; too little to test, over n = {counted(versus.paired.n, 'paired seed')}."
     told = f"p = {probability(versus.p)}".replace("= <", "<")
     if versus.p < CHANCE:
         return f"{lead} ({told})."
@@ -120,9 +139,7 @@ def text(comparison: Comparison) -> Group:
 def grid_text(grid: Grid) -> Group:
     """One table for a terminal, with an empty line below."""
     table = Table(
-        title=Text(grid.title, style="bold"),
         caption=Text(grid.note),
-        title_justify="left",
         caption_justify="left",
         box=box.SIMPLE_HEAD,
         show_edge=False,
@@ -133,7 +150,8 @@ def grid_text(grid: Grid) -> Group:
         table.add_column(header, justify="right" if i else "left", no_wrap=i > 0, overflow="fold")
     for row in grid.rows:
         table.add_row(*map(Text, row))
-    return Group(table, Text())
+    # A title of the table itself would be broken where the table ends.
+    return Group(Text(grid.title, style="bold"), table, Text())
 
 
 def markdown(comparison: Comparison) -> str:
@@ -217,7 +235,7 @@ def numbers(comparison: Comparison) -> list[dict[str, Any]]:
 def _pooled_mean(comparison: Comparison, rival: Rival) -> Interval | None:
     if comparison.pooled is None or rival.summary is None:
         return None
-    return comparison.pooled.interval(rival.summary.mean, rival.summary.n)
+    return possible(comparison.pooled.interval(rival.summary.mean, rival.summary.n))
 
 
 def _ends(name: str, interval: Interval | None) -> dict[str, float | None]:

@@ -11,6 +11,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from ...wording import counted
 from .. import bench as benchmark
 from ..bench import FLOOR, PROVIDERS, Case, Timing
 from ..choices import check_choice
@@ -59,10 +60,8 @@ def bench(
             rows = list(benchmark.measure(case, names, rounds, device.type))
         console.print(_table(rows, f"{shape} {dtype} {layout}, median of {rounds} rounds"))
         where = environment(device)
-        torch_version = where["versions"]["torch"]
-        console.print(
-            Text(f"{where['hardware']}, {where['threads']} threads; torch {torch_version}")
-        )
+        threads, torch_version = counted(where["threads"], "thread"), where["versions"]["torch"]
+        console.print(Text(f"{where['hardware']}, {threads}; torch {torch_version}"))
 
 
 def _sizes(shape: str, layout: str) -> tuple[int, ...]:

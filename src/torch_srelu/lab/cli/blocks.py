@@ -13,12 +13,13 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from ...wording import counted
 from .. import archives, records, tables
 from ..data.places import locate
 from ..data.registry import dataset
 from ..fates import FINISHED
 from ..paper.blocks import BLOCKS, REHEARSAL, contests
-from ..paper.contests import Contest, wanted
+from ..paper.contests import Contest, wanted, with_needs
 from ..paper.standing import Standing, results_folder
 from ..records import Record, Results
 from ..run import Run
@@ -30,7 +31,8 @@ from .terminal import INTERRUPTED, console, duration, errors, fail, one_line_err
 from .training import Device, RecordsFolder
 
 Blocks = Annotated[
-    list[str] | None, typer.Argument(metavar="BLOCK...", help="Blocks; without any, lists them.")
+    list[str] | None,
+    typer.Argument(metavar="BLOCK...", help="Blocks, or parts of them; without any, lists all."),
 ]
 ResultsFolder = Annotated[
     Path | None,
@@ -101,9 +103,9 @@ def _conclude(standing: Standing, chosen: Sequence[Contest], view: Lines) -> Non
             console.print(tables.text(result))
     missing = len(standing.missing(chosen))
     if view.failed:
-        fail(f"{view.failed} runs failed, see above; the same command tries them again")
+        fail(f"{counted(view.failed, 'run')} failed, see above; the same command tries again")
     if missing:
-        console.print(f"\n{missing} runs are left: the same command goes on from here.")
+        console.print(f"\n{counted(missing, 'run')} left: the same command goes on from here.")
 
 
 def collect(
@@ -131,11 +133,13 @@ def collect(
         done = [r for r in found if r.result is not None and r.run.key() in counting]
         collected = archives.collect(done, folder)
         size = sum(path.stat().st_size for path in folder.iterdir())
-        words = f"{len(collected.added)} records added, {len(collected.known)} were there before"
-        console.print(Text(f"{words}; {folder} has {size / 1e6:.2f} MB."))
+        added = f"{counted(len(collected.added), 'record')} added"
+        known = f"{len(collected.known)} known before"
+        console.print(Text(f"{added}, {known}; {folder} has {size / 1e6:.2f} MB."))
         missing = len(standing.missing(chosen))
         if missing:
-            console.print(f"{missing} runs of {' '.join(blocks or ['all blocks'])} have no result.")
+            where = " ".join(blocks or ["all blocks"])
+            console.print(f"{counted(missing, 'run')} of {where} without a result.")
 
 
 class Lines:
@@ -196,7 +200,7 @@ class Lines:
         self._said = time.monotonic()
         runs = wanted(self.contests, self.results)
         done = sum(run.key() in self.results for run in runs)
-        status = f"{done} of {len(runs)} runs"
+        status = f"{done} of {counted(len(runs), 'run')}"
         under_way = {key: share - self._first.get(key, share) for key, share in self.shares.items()}
         gained = self._gained + sum(under_way.values())
         if gained > 0 and done < len(runs):
@@ -209,14 +213,18 @@ class Lines:
 def _outcome(record: Record) -> str:
     result = record.result or {}
     error = outcome(record) + (" % test error" if result["status"] == FINISHED else "")
-    return f"{error}, {result['epochs']} epochs in {duration(result['seconds'])}"
+    return f"{error}, {counted(result['epochs'], 'epoch')} in {duration(result['seconds'])}"
 
 
 def _overview() -> Table:
+    """All blocks, each with the names under which its parts run alone."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("block")
     table.add_column("what it trains")
     table.add_column("runs", justify="right")
     for name, block in BLOCKS.items():
-        table.add_row(Text(name), Text(block.words), str(len(wanted(block.contests, {}))))
+        words, parts = Text(block.words), with_needs(block.contests)
+        if [part.name for part in parts] != [name]:
+            words.append(f"\n{', '.join(part.name for part in parts)}", style="dim")
+        table.add_row(Text(name), words, str(len(wanted(block.contests, {}))))
     return table

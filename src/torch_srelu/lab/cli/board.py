@@ -13,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from ...wording import counted
 from ..fates import FINISHED
 from ..records import Record
 from ..run import Run
@@ -74,7 +75,7 @@ class Board:
 
     def status(self) -> str:
         """What is done, and how long it takes yet."""
-        words = f"{len(self.records)} of {len(self.runs)} runs"
+        words = f"{len(self.records)} of {counted(len(self.runs), 'run')}"
         if len(self.records) == len(self.runs) or self.seconds_left is None:
             return words
         return f"{words}, about {duration(self.seconds_left)} left"
@@ -99,7 +100,7 @@ class Board:
         if self.now is None:
             return ""
         run, metrics = self.now.run, self.now.metrics
-        done = f"{self.now.epoch} of {run.epochs} epochs ({self.now.share:.0%})"
+        done = f"{self.now.epoch} of {counted(run.epochs, 'epoch')} ({self.now.share:.0%})"
         words = f"{self.names[run.key()]}, seed {run.seed}: {done}"
         if self.now.phase == "frozen":
             words += ", frozen"
@@ -134,7 +135,7 @@ class Log:
         run, result = record.run, record.result or {}
         error = outcome(record) + (" % test error" if result["status"] == FINISHED else "")
         name = self.board.names[run.key()]
-        took = f"{result['epochs']} epochs in {duration(result['seconds'])}"
+        took = f"{counted(result['epochs'], 'epoch')} in {duration(result['seconds'])}"
         how = "finished before" if found else took
         self._say(f"{name}, seed {run.seed}: {error}, {how}; {self.board.status()}")
 

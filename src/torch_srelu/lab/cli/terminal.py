@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from ..train import Busy
+from .file_errors import explain
 
 FAILED, INTERRUPTED = 1, 130
 
@@ -30,7 +31,9 @@ def one_line_errors() -> Iterator[None]:
     """
     try:
         yield
-    except (ValueError, TypeError, OSError, Busy) as error:
+    except OSError as error:
+        fail(explain(error))
+    except (ValueError, TypeError, Busy) as error:
         fail(str(error))
 
 

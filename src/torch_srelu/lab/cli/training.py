@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from .. import comparison, tables
+from ...wording import counted
+from .. import comparison, files, tables
 from ..choices import check_choice
 from ..distributed import world_size
 from ..records import Record
@@ -92,6 +93,8 @@ def compare(
         typed = activations or RIVALS
         if baseline is not None:
             check_choice("baseline", baseline, typed)
+        if report is not None and records_folder.resolve() not in report.resolve().parents:
+            files.check_place(report)  # now, and not after hours; the records' folder will be there
         decisions = _decisions(settings, net=net, epochs=epochs)
         runs = chosen_runs(typed, range(1, seeds + 1), dataset, decisions)
         found = _train_all(runs, records_folder, data, device, tensorboard)
@@ -159,8 +162,8 @@ def _train_all(
                 found.append(record)
     except KeyboardInterrupt:
         errors.print(
-            f"Stopped: {len(found)} of {len(runs)} runs are finished. The same command goes on "
-            "from the last checkpoint.",
+            f"Stopped with {len(found)} of {counted(len(runs), 'run')} finished. The same command "
+            "goes on from the last checkpoint.",
             soft_wrap=True,
         )
         raise typer.Exit(INTERRUPTED) from None

@@ -103,5 +103,6 @@ def read_archive(path: Path, wanted: Iterable[str]) -> dict[str, bytes]:
                     assert file is not None
                     found[name.name] = file.read()
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{path} is damaged or no archive: {error}") from error
+        reason = str(error).partition("\n")[0]  # below it, tarfile lists all that it tried
+        raise DataError(f"{path} is damaged or no archive: {reason.rstrip(':')}") from error
     return found

@@ -174,6 +174,6 @@ def contests(names: Sequence[str] | None = None) -> list[Contest]:
     single = {c.name: (c,) for block in BLOCKS.values() for c in with_needs(block.contests)}
     known = single | {name: block.contests for name, block in BLOCKS.items()}
     for name in names or ():
-        check_choice("block", name, known)
+        check_choice("block", name, known, listed_by="srelu paper run")
     counting = [name for name in BLOCKS if name != REHEARSAL]
     return with_needs(contest for name in names or counting for contest in known[name])

@@ -85,9 +85,10 @@ def _tests(found: list[Difference], length: str) -> Grid:
         ]
         for d in found
     ]
+    tests = sum(d.p is not None for d in found)
     note = (
         "Points of percent. Paired over n seeds, Student's 95 % interval; p is two-sided, "
-        f"corrected by Holm over these {sum(d.p is not None for d in found)} tests."
+        f"corrected by Holm over {'this one test' if tests == 1 else f'these {tests} tests'}."
     )
     headers = ["SReLU minus", "paper", "ours", "95 % interval", "n", "p (Holm)"]
     return Grid(_title("", length), headers, rows, note)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import records, statistics
+from ...wording import counted
+from .. import files, records, statistics
 from ..comparison import Comparison, Rival, compare, place
 from ..fates import DEAD
 from ..records import Record, seconds_of
@@ -40,7 +41,7 @@ class Cell:
     def averaged(self) -> Summary | None:
         """The errors of the averaged weights; None if no run finished."""
         errors = [100 * r.result["ema_test_error"] for r in self.rival.finished if r.result]
-        return statistics.summarise(errors) if errors else None
+        return statistics.summarise_errors(errors) if errors else None
 
 
 class Standing:
@@ -58,7 +59,7 @@ class Standing:
     def committed(cls, folder: Path | None = None) -> Standing:
         """That of the committed records, in ``folder`` or where they are found."""
         root = folder or results_folder()
-        if not root.is_dir():
+        if not files.is_folder(root):
             raise ValueError(
                 f"there are no committed records in {root}: run this in a clone of the project, "
                 "or name their folder with --results"
@@ -136,7 +137,7 @@ class Standing:
         if not runs and GIVE_UP in dead:
             return f"given up after {GIVE_UP} seeds at which a rival was dead at the start"
         epochs = " or ".join(str(n) for n in sorted({run.epochs for run in runs}))
-        words = f"{len(runs)} run{'s' if len(runs) > 1 else ''} of {epochs} epochs"
+        words = f"{counted(len(runs), 'run')} of {epochs} epochs"
         paces = {net: self._pace(net) for net in {run.net for run in runs}}
         if all(paces.values()):
             minutes = sum(run.epochs * (paces[run.net] or 0.0) for run in runs) / 60

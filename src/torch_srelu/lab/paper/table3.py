@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...module import NAMES
+from ...wording import counted
 from ..learned import layers
 from ..recipes import LENGTHS
 from ..tables import NOTHING, Grid
@@ -56,7 +57,8 @@ def _grid(
     if cell is None:
         how = how_to_run("nin+srelu", condition, standing)
         return Grid(title, headers, rows, f"{note}. Not run: {how}.")
-    note += f" and n = {len(cell.rival.finished)} seeds; spread: standard deviation over these."
+    seeds = counted(len(cell.rival.finished), "seed")
+    note += f" and n = {seeds}; spread: standard deviation over these."
     return Grid(title, headers, rows, note)
 
 

@@ -41,12 +41,13 @@ def errors(comparison: Comparison) -> go.Figure | None:
             marker={"color": colour, "size": 10, "opacity": 0.55},
             hovertemplate="seed %{customdata}: %{x:.2f} %<extra></extra>",
         )
-        half = summary.interval[1] - summary.mean if summary.interval else None
+        low, high = summary.interval or (summary.mean, summary.mean)
+        bar = {"type": "data", "array": [high - summary.mean], "arrayminus": [summary.mean - low]}
         figure.add_scatter(
             x=[summary.mean],
             y=[name],
-            error_x={"type": "data", "array": [half], "color": colour, "thickness": 1.5, "width": 0}
-            if half is not None
+            error_x=bar | {"color": colour, "thickness": 1.5, "width": 0}
+            if summary.interval
             else None,
             mode="markers",
             marker={"color": colour, "size": 16, "symbol": "line-ns", "line": {"width": 3}},
@@ -56,7 +57,9 @@ def errors(comparison: Comparison) -> go.Figure | None:
     if not figure.data:
         return None
     _titled(figure, x="test error, %", showlegend=False)
-    return figure.update_xaxes(rangemode="nonnegative")  # Student's interval may reach below 0
+    return figure.update_xaxes(
+        rangemode="nonnegative"
+    )  # with room for the dots, it would begin below 0
 
 
 def convergence(

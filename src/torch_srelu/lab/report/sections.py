@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import plotly.graph_objects as go
 
 from ...module import NAMES
+from ...wording import counted
 from .. import tables
 from ..comparison import Comparison
 from ..fates import FINISHED
@@ -36,7 +37,8 @@ def subtitle(comparisons: Sequence[Comparison]) -> str:
     """Network, length, number of runs and machines."""
     count = sum(len(c.records) for c in comparisons)
     places = sorted({place for c in comparisons for place in c.places})
-    return f"{'; '.join(c.title for c in comparisons)}. {count} runs on {'; '.join(places)}."
+    titles = "; ".join(c.title for c in comparisons)
+    return f"{titles}. {counted(count, 'run')} on {'; '.join(places)}."
 
 
 def named_runs(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, Record]]:
@@ -125,7 +127,7 @@ def provenance(comparisons: Sequence[Comparison]) -> str:
     records = [record for c in comparisons for record in c.records]
     rows = [_run_row(r) for r in records]
     columns = ["run", "status", "test error %", "seconds"]
-    parts.append(_details(f"{len(rows)} runs", _table(columns, rows)))
+    parts.append(_details(counted(len(rows), "run"), _table(columns, rows)))
     seen: dict[str, str] = {}
     for r in records:
         versions = ", ".join(f"{k} {v}" for k, v in r.environment.get("versions", {}).items())
@@ -158,12 +160,12 @@ def _errors(c: Comparison) -> str:
 
 
 def _differences(c: Comparison) -> str:
-    if not c.versus:
-        return ""
-    grid = tables.differences(c)
-    rows = [[*map(_text, row)] for row in grid.rows]
-    title = f"<h3>{_text(grid.title)}</h3>"
-    return title + _card([*map(_text, grid.headers)], rows, grid.note)
+    parts = []
+    for grid in tables.differences(c):
+        rows = [[*map(_text, row)] for row in grid.rows]
+        parts.append(f"<h3>{_text(grid.title)}</h3>")
+        parts.append(_card([*map(_text, grid.headers)], rows, grid.note))
+    return "".join(parts)
 
 
 def _layer_table(table: list[Layer]) -> str:
