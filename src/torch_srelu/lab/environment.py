@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import subprocess
@@ -22,7 +23,7 @@ def environment(device: torch.device) -> dict[str, Any]:
 
     Example:
         >>> sorted(environment(torch.device("cpu")))
-        ['device', 'git', 'hardware', 'started', 'threads', 'versions']
+        ['device', 'git', 'hardware', 'source', 'started', 'threads', 'versions']
     """
     versions = {
         "python": platform.python_version(),
@@ -44,6 +45,7 @@ def environment(device: torch.device) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "versions": versions,
         "git": git_state(Path(__file__).parent),
+        "source": source_state(),
     }
 
 
@@ -73,3 +75,12 @@ def git_state(folder: Path) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip() or None
+
+
+def source_state() -> str:
+    """A short digest of this package's Python files: it tells code apart without a checkout too."""
+    digest = hashlib.sha256()
+    root = Path(torch_srelu.__file__).parent
+    for name in sorted(path.relative_to(root).as_posix() for path in root.rglob("*.py")):
+        digest.update(f"{name}\0".encode() + (root / name).read_bytes() + b"\0")
+    return digest.hexdigest()[:12]

@@ -35,9 +35,9 @@ PROTOCOL = f"""\
 - Networks, preprocessing, initialisation and optimizer of each data set as published, but for one
   start: NIN for CIFAR-10 as in Caffe's model zoo, for CIFAR-100 with the learning rates and decay
   of its authors' own files; contrast normalisation and ZCA whitening as in the maxout experiments.
-  CIFAR-100's own initial weights (0.001 and 0.01 in the first three layers) are dead with ReLU at
-  every seed (block `start` below), so all rivals begin with those of CIFAR-10, 0.05 everywhere:
-  taken because ReLU learns from them, seen in the training loss of the first epochs alone.
+  CIFAR-100's own initial weights (0.001 and 0.01 in the first three layers) were dead with ReLU at
+  all five seeds tried (block `start` below), so all rivals begin with those of CIFAR-10, 0.05
+  everywhere: taken because ReLU learns from them, by the training loss of the first epochs alone.
   Of MNIST's only the layers are published: its start, learning rate and length are ours.
   Rivals differ in the activation alone; runs of one seed share initial weights and batches.
 - SReLU: a_l = 0.2, t_r from the 90th percentile, frozen for 5 % of the training, the learning rate
@@ -153,8 +153,8 @@ def _runs(standing: Standing) -> Grid:
         )
     headers = ["block", "what", "runs", "dead", "diverged", "device hours"]
     note = (
-        "Device hours: the runs' own seconds over the number of runs that shared the device. Runs "
-        "that two blocks share are in both lines."
+        "Device hours, about: the runs' own seconds over the number of runs that were started side "
+        "by side, which varies in time. Runs that two blocks share are in both lines."
     )
     return Grid("Blocks of runs", headers, rows, note)
 

@@ -175,4 +175,5 @@ def _device_seconds(record: Record) -> float:
     if record.result is None:
         return 0.0
     spent = seconds_of(record.result) + record.result.get("startup_seconds", 0.0)
-    return spent / record.environment.get("beside", 1)
+    here = record.environment
+    return spent / max(place.get("beside", 1) for place in (here, *here.get("before", ())))
