@@ -62,4 +62,4 @@ def test_an_ablation_is_measured_against_srelu_of_the_same_seeds(tmp_path: Path)
     assert left[1:] == [f"{mean:.2f}", "0.29", "+1.50", "-", "3", "-"]  # no spread, no test
     assert right[1:] == ["not run", "-", "-", "-", "-", "-"]
     assert "`srelu paper run ablations`, 27 runs of 100 epochs" in changed.note
-    assert "then 3 that wait for these" in others.note
+    assert "`srelu paper run compute`, 3 runs of 110 epochs" in others.note
