@@ -78,7 +78,8 @@ class _Crew:
         key = run.key()
         log = self.records_root / LOGS / f"{run.dataset}-{run.activation}-s{run.seed}-{key}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        threads = str(max(1, (os.cpu_count() or 1) // self.beside))
+        share = str(max(1, (os.cpu_count() or 1) // self.beside))  # of the cores, for its threads
+        threads = {"OMP_NUM_THREADS": share, "TORCHINDUCTOR_COMPILE_THREADS": share}
         with open(log, "wb") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-m", worker.__name__],
@@ -86,7 +87,7 @@ class _Crew:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
-                env={"OMP_NUM_THREADS": threads, **os.environ},
+                env={**threads, **os.environ},
                 start_new_session=True,  # Ctrl-C reaches this process, which then stops the others
             )
         order = {
