@@ -219,7 +219,7 @@ def tables(folder: Path) -> str:
 
 
 def table(title: str, groups: dict[tuple[str, ...], dict[str, Row]], ratio) -> str:
-    shown = ACTIVATIONS[1:]
+    shown = [a for a in ACTIVATIONS[1:] if any(a in group for group in groups.values())]
     lines = [f"| {title} | {' | '.join(shown)} |", "|---|" + "---|" * len(shown)]
     for place, group in groups.items():
         cells = [

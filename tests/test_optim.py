@@ -90,3 +90,8 @@ def test_decay_moves_everything_but_srelu(optimizer):
     steps.step()
     still = {name for name, p in model.named_parameters() if torch.equal(p, before[name])}
     assert still == set(srelu_parameters(model))
+
+
+def test_a_list_of_parameters_is_no_model() -> None:
+    with pytest.raises(TypeError, match=r"must be a torch.nn.Module, got list: pass the network"):
+        param_groups(list(nn.Linear(2, 2).parameters()), lr=0.1)  # type: ignore[arg-type]

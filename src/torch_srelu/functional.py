@@ -169,6 +169,7 @@ def check(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: in
         raise ValueError(
             f"x has {x.shape[dim]} channels in dim={dim} (shape {tuple(x.shape)}) "
             f"but the parameters are for {channels}"
+            + ("; for channels in the last dim, pass dim=-1" if x.shape[-1] == channels else "")
         )
 
 

@@ -54,6 +54,10 @@ def param_groups(
         [(4, 0.1, 0.0001), (4, 0.05, 0.0)]
         >>> optimizer = torch.optim.SGD(groups, momentum=0.9)
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(
+            f"model must be a torch.nn.Module, got {type(model).__name__}: pass the network itself"
+        )
     ours = set(srelu_parameters(model).values())
     given = [{**group, "params": _as_list(group["params"])} for group in groups]
     named = [p for group in given for p in group["params"]]

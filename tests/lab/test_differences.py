@@ -35,10 +35,21 @@ def test_differences_are_paired_and_corrected_together(standing: Standing) -> No
     assert prelu.pooled is not None
     assert prelu.pooled.degrees == 2 + 7 + 7
     assert found["relu", "cifar10"].versus.paired.n == 3
-    tests, others = differences.grids(standing)
+    tests, prelus, others = differences.grids(standing)
     assert [row[0] for row in tests.rows][:2] == ["ReLU, CIFAR-10", "PReLU, CIFAR-10"]
     assert {row[2] for row in others.rows} == {"16"}
-    assert "over these 4 tests." in tests.note
+    assert "over 4 tests." in tests.note
+    assert [row[:2] for row in prelus.rows] == [
+        ["ReLU, CIFAR-10", "+0.07"],
+        ["ReLU, CIFAR-100", "-0.01"],
+    ]
+    assert differences.quoted(standing) == [tests, prelus]
+
+
+def test_two_seeds_have_no_interval(standing: Standing) -> None:
+    few = Standing(record for record in standing.ended if record.run.seed <= 2)
+    for grid in differences.grids(few)[:2]:
+        assert {tuple(row[3:]) for row in grid.rows} == {("-", "2", "-")}
 
 
 def test_a_test_alone_is_one(standing: Standing) -> None:

@@ -54,7 +54,12 @@ def _table(name: str) -> Callable[..., None]:
         results: ResultsFolder = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print plain values.")] = False,
         markdown: Annotated[
-            bool, typer.Option("--markdown", help=f"Write the whole page, {page.PAGE}, instead.")
+            bool,
+            typer.Option(
+                "--markdown",
+                help=f"Instead, write all tables to {page.PAGE}, its figures, and what "
+                f"{page.README} quotes.",
+            ),
         ] = False,
     ) -> None:
         with one_line_errors():

@@ -1,4 +1,7 @@
-"""SReLU against ReLU and against PReLU: the question that the reproduction asks first."""
+"""SReLU against ReLU and against PReLU: the question that the reproduction asks first.
+
+And PReLU against ReLU: how much of SReLU's gain is had with one parameter a channel.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,16 @@ from .blocks import BLOCKS, CIFAR
 from .published import TABLE2, TITLES
 from .standing import Standing
 
-HERO, RIVALS = "srelu", ("relu", "prelu")
+AGAINST = {"srelu": ("relu", "prelu"), "prelu": ("relu",)}
+NAMES = {"relu": "ReLU", "prelu": "PReLU", "srelu": "SReLU"}
+LEAST = 3  # seeds, below which an interval over seeds says nothing
 # The contests in which the three meet, by length.
 MEETINGS = {"short": ("headline", "seeds"), "published": tuple(f"published-{c}" for c in CIFAR)}
 
 
 @dataclass(frozen=True)
 class Difference:
-    """SReLU's error minus a rival's on one data set.
+    """The error of an activation minus that of a rival on one data set.
 
     Attributes:
         rival: The rival.
@@ -38,8 +43,8 @@ class Difference:
     p: float | None = None
 
 
-def differences(standing: Standing, length: str = "short") -> list[Difference]:
-    """What the records have of SReLU against each rival on both data sets, at a length."""
+def differences(standing: Standing, length: str = "short", hero: str = "srelu") -> list[Difference]:
+    """What the records have of ``hero`` against each rival on both data sets, at a length."""
     blocks = [BLOCKS[name] for name in MEETINGS[length]]
     errors = {row.name: row.errors for row in TABLE2.rows}
     found = []
@@ -48,10 +53,10 @@ def differences(standing: Standing, length: str = "short") -> list[Difference]:
         comparison = standing.comparison(met)
         if comparison is None:
             continue
-        for rival in (r for r in comparison.rivals if r.name in RIVALS):
-            versus = replace(comparison, baseline=rival).versus.get(HERO)
+        for rival in (r for r in comparison.rivals if r.name in AGAINST[hero]):
+            versus = replace(comparison, baseline=rival).versus.get(hero)
             if versus is not None:
-                paper = errors[f"nin+{HERO}"][condition] - errors[f"nin+{rival.name}"][condition]
+                paper = errors[f"nin+{hero}"][condition] - errors[f"nin+{rival.name}"][condition]
                 found.append(Difference(rival.name, condition, paper, versus, comparison.pooled))
     corrected = holm([d.versus.paired.p for d in found])
     return [replace(d, p=p) for d, p in zip(found, corrected, strict=True)]
@@ -61,37 +66,51 @@ def grids(standing: Standing) -> list[Grid]:
     """The differences as tables, for each length that has any."""
     made = []
     for length in LENGTHS:
+        for hero in AGAINST:
+            found = differences(standing, length, hero)
+            if found:
+                made.append(_tests(found, length, hero))
         found = differences(standing, length)
         if found:
-            made += [_tests(found, length), _other_intervals(found, length)]
+            made.append(_other_intervals(found, length))
     return made
 
 
-def _title(words: str, length: str) -> str:
+def quoted(standing: Standing) -> list[Grid]:
+    """The tests alone, at the length that has most seeds: the shortest."""
+    for length in LENGTHS:
+        made = {hero: differences(standing, length, hero) for hero in AGAINST}
+        if all(made.values()):
+            return [_tests(found, length, hero) for hero, found in made.items()]
+    return []
+
+
+def _title(hero: str, length: str) -> str:
     return (
-        f"SReLU's test error minus that of its rivals, {LENGTHS[length]['cifar10']} epochs{words}"
+        f"{NAMES[hero]}'s test error minus that of its rivals, {LENGTHS[length]['cifar10']} epochs"
     )
 
 
-def _tests(found: list[Difference], length: str) -> Grid:
+def _tests(found: list[Difference], length: str, hero: str) -> Grid:
     rows = [
         [
             _name(d),
             f"{d.paper:+.2f}",
             f"{d.versus.paired.mean:+.2f}",
-            interval(d.versus.paired.interval),
+            interval(d.versus.paired.interval) if d.versus.paired.n >= LEAST else NOTHING,
             str(d.versus.paired.n),
             probability(d.p),
         ]
         for d in found
     ]
     tests = sum(d.p is not None for d in found)
+    family = "this one test" if tests == 1 else f"{tests} tests"
     note = (
-        "Points of percent. Paired over n seeds, Student's 95 % interval; p is two-sided, "
-        f"corrected by Holm over {'this one test' if tests == 1 else f'these {tests} tests'}."
+        f"Points of percent. Paired over n seeds, Student's 95 % interval from n = {LEAST} on; p "
+        f"is two-sided, corrected by Holm over {family}."
     )
-    headers = ["SReLU minus", "paper", "ours", "95 % interval", "n", "p (Holm)"]
-    return Grid(_title("", length), headers, rows, note)
+    headers = [f"{NAMES[hero]} minus", "paper", "ours", "95 % interval", "n", "p (Holm)"]
+    return Grid(_title(hero, length), headers, rows, note)
 
 
 def _other_intervals(found: list[Difference], length: str) -> Grid:
@@ -105,14 +124,13 @@ def _other_intervals(found: list[Difference], length: str) -> Grid:
         for d in found
     ]
     note = (
-        "95 % intervals of the same differences. Pooled: from the spread within all rivals on the "
-        "data set, means over all their seeds; images: bootstrap over the test images, the paired "
-        "seeds being given."
+        "Two other 95 % intervals. Pooled: of the difference of the means over all seeds of "
+        "either, unpaired, from the spread within all rivals on the data set, as if it were the "
+        "same for all. Images: bootstrap over the test images, the paired seeds being given."
     )
     headers = ["SReLU minus", "pooled", "degrees of freedom", "images"]
-    return Grid(_title(": other intervals", length), headers, rows, note)
+    return Grid(f"{_title('srelu', length)}: other intervals", headers, rows, note)
 
 
 def _name(difference: Difference) -> str:
-    title = {"relu": "ReLU", "prelu": "PReLU"}[difference.rival]
-    return f"{title}, {TITLES[difference.condition]}"
+    return f"{NAMES[difference.rival]}, {TITLES[difference.condition]}"

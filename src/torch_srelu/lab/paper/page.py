@@ -25,8 +25,8 @@ TEXT = """\
 # The paper's results beside ours
 
 Generated from the records in [results](../results) by `srelu paper table2 --markdown`, but for the
-findings, which are written by hand in [findings.md](findings.md). Every number has its n, and a
-cell that was not run says which command would fill it.
+findings, which are written by hand in [findings.md](findings.md). Every number in a table has its
+n, and a cell that was not run says which command would fill it.
 """
 
 PROTOCOL = f"""\
@@ -101,10 +101,11 @@ def headline(standing: Standing) -> str:
 
 def quoted(standing: Standing) -> str:
     """What the README has between its marks."""
-    made = differences.grids(standing)
+    made = differences.quoted(standing)
     if not made:
         return f"{BEGIN}\n\n{headline(standing)}\n{END}"
-    return f"{BEGIN}\n\n{grid_markdown(made[0])}\n![{CAPTION}]({FIGURE})\n\n{END}"
+    text = "\n".join(map(grid_markdown, made))
+    return f"{BEGIN}\n\n{text}\n![{CAPTION}]({FIGURE})\n\n{END}"
 
 
 def write(standing: Standing, results: Path | None = None) -> Iterator[Path]:
