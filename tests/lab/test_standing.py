@@ -84,3 +84,8 @@ def test_a_contest_whose_seeds_all_die_is_given_up(tmp_path: Path) -> None:
     runs = [ROWS["nin+relu"]("cifar100", seed) for seed in range(1, GIVE_UP + 1)]
     standing = Standing([ended(tmp_path, run, "dead") for run in runs])
     assert f"given up after {GIVE_UP} seeds" in standing.cost([contest])
+
+
+def test_a_folder_without_records_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there are no committed records in"):
+        Standing.committed(tmp_path)

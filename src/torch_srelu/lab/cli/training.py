@@ -146,6 +146,11 @@ def _train_all(
     tensorboard: bool,
 ) -> list[Record]:
     """Trains what is not finished yet, and shows it; Ctrl-C says how to go on."""
+    if data is not None and not data.exists():
+        raise ValueError(
+            f"--data {data}: no such folder; name the one that the data lie in "
+            "(--dataset chooses among them)"
+        )
     board = Board(comparison.names(runs), runs)
     found = []
     try:

@@ -59,12 +59,13 @@ class Standing:
     def committed(cls, folder: Path | None = None) -> Standing:
         """That of the committed records, in ``folder`` or where they are found."""
         root = folder or results_folder()
-        if not files.is_folder(root):
+        found = records.find(root) if files.is_folder(root) else []
+        if not found:
             raise ValueError(
                 f"there are no committed records in {root}: run this in a clone of the project, "
                 "or name their folder with --results"
             )
-        return cls(records.find(root))
+        return cls(found)
 
     @property
     def ended(self) -> list[Record]:
