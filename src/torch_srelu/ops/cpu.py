@@ -15,7 +15,7 @@ from .reference import compute_dtype
 
 ISAS = ("portable", "avx2", "avx512")
 ADDS_BIAS = False  # its kernels take x alone
-REMEMBERS = False  # on a CPU, tensors that are small cost no less than the looking up
+REMEMBERS = False  # it has no `Call`
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}  # places in the C tables
 
 ABI = 2  # of the functions below; the same number stands in srelu.c

@@ -62,7 +62,7 @@ def remember(
 
 
 def _remember(x: Tensor) -> bool:
-    """Whether looking up costs less than it saves."""
+    """Whether the kernels for ``x`` have a short way."""
     kernels = backends.kernels(x) if x.is_cuda or x.is_cpu else None
     return kernels is not None and kernels.REMEMBERS
 
