@@ -112,8 +112,8 @@ def test_what_backward_needs_must_not_be_modified(which) -> None:
             loss.backward()
 
 
-def test_a_parameter_may_change_if_its_gradient_is_not_asked_for() -> None:
-    act, last, x = unit(), conv(), images()
+def test_parameters_without_a_gradient_may_change() -> None:
+    act, last, x = unit().requires_grad_(False), conv(), images(requires_grad=True)
     found = []
     for context in (contextlib.nullcontext(), recompute_outputs()):
         with context:
@@ -123,6 +123,27 @@ def test_a_parameter_may_change_if_its_gradient_is_not_asked_for() -> None:
         found.append(torch.autograd.grad(loss, last.weight))
         with torch.no_grad():
             act.a_r.div_(2)
+    assert same(*found)
+
+
+def test_parameters_with_a_gradient_are_needed_where_the_output_is() -> None:
+    act, last = unit(), conv()
+    with recompute_outputs():
+        loss = last(act(images())).square().sum()
+    with torch.no_grad():
+        act.a_r.mul_(2)
+    with pytest.raises(RuntimeError, match=r"modified in place .*version \d"):
+        torch.autograd.grad(loss, last.weight)
+
+
+def test_parameters_that_were_computed() -> None:
+    scale, act, last, x = torch.ones(CHANNELS, requires_grad=True), unit(), conv(), images()
+    found = []
+    for context in (contextlib.nullcontext(), recompute_outputs()):
+        with context:
+            slopes = (act.t_r, act.a_r * scale, act.t_l, act.a_l * scale)
+            loss = last(srelu(x, *slopes)).square().sum()
+        found.append(torch.autograd.grad(loss, [scale, *last.parameters()]))
     assert same(*found)
 
 

@@ -6,9 +6,9 @@ output can be had again from its input, for one more pass over the tensor.
 
 Autograd shows us every tensor that it is about to keep (torch.autograd.graph.saved_tensors_hooks).
 One that lies in the memory of an output of SReLU is replaced by a recipe: what the unit itself
-keeps of its input, and a copy of its parameters. Nothing lives longer for it, and there is no
-cycle: outputs are known by weak references to their memory, inputs by weak references to what
-autograd keeps of them.
+keeps of its input, and its parameters. Nothing lives longer for it, and there is no cycle: outputs
+are known by weak references to their memory, inputs by weak references to what autograd keeps of
+them.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def recompute_outputs() -> Iterator[None]:
     inside or outside of the context.
 
     As without it, a tensor that was modified in place is a RuntimeError when the backward pass
-    needs it, and the input of a unit is needed where its output is. An output itself may be
-    modified once a layer has used it: it is computed again as it was. Writes that autograd does
-    not see (``x.data``, NumPy) are not seen here either.
+    needs it, and the input and the parameters of a unit are needed where its output is. An output
+    itself may be modified once a layer has used it: it is computed again as it was. Writes that
+    autograd does not see (``x.data``, NumPy) are not seen here either.
 
     An output that several layers keep is computed for each of them. Units right behind each other,
     with no layer between, compute all those before them as well: a long chain is better left alone.
@@ -133,10 +133,7 @@ def _recomputed(tensor: Tensor) -> _Recomputed | None:
     if not (tensor.layout is torch.strided and torch._C._has_storage(tensor)):
         return None
     output = _outputs.get(tensor.untyped_storage())
-    if output is None or not output.shows(tensor):
-        return None
-    recipe = output.recipe()
-    return recipe and _Recomputed(recipe, tensor)
+    return None if output is None else output.recomputed(tensor)
 
 
 class _Kept:
@@ -153,40 +150,66 @@ class _Kept:
         return self._tensor
 
 
-class _Recipe:
-    """An output of SReLU, to be computed when it is needed.
+class _Parameters:
+    """Those of a unit, as they were.
 
-    The parameters are copies: a sharded model frees its own before the next layer's backward.
+    A network that is spread over processes gets copies: it may free its own before the backward
+    pass of the next layer. So do parameters without a gradient, which may be changed.
     """
 
-    def __init__(self, x: _Kept | _Recomputed, params: Tensor, dim: int) -> None:
-        self._x, self._params, self._dim = x, params, dim
+    __slots__ = ("_tensors", "_versions")
 
-    @torch.no_grad()
-    def output(self) -> Tensor:
-        """Computes it. Anew for everyone who asks: what one of them writes there is its own."""
-        x = self._x.tensor()
-        t_r, a_r, t_l, a_l = self._params.view(4, -1).unbind()
-        kind = (x, t_r, a_r, t_l, a_l, self._dim)
-        call = eager.remembered(*kind) or eager.remember(*kind)
-        return call.forward(*kind[:5]) if call else compute.compute(*kind)
+    def __init__(self, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor) -> None:
+        trained = t_r.requires_grad and a_r.requires_grad and t_l.requires_grad
+        if not (trained and a_l.requires_grad) or _distributed():
+            with torch.no_grad():
+                t_r, a_r, t_l, a_l = torch.cat((t_r, a_r, t_l, a_l)).view(4, -1).unbind()
+        elif not (t_r.is_leaf and a_r.is_leaf and t_l.is_leaf and a_l.is_leaf):
+            # The memory of an output must not hold what its parameters were computed from.
+            t_r, a_r, t_l, a_l = t_r.detach(), a_r.detach(), t_l.detach(), a_l.detach()
+        self._tensors = (t_r, a_r, t_l, a_l)
+        self._versions = (t_r._version, a_r._version, t_l._version, a_l._version)
+
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        t_r, a_r, t_l, a_l = self._tensors
+        if (t_r._version, a_r._version, t_l._version, a_l._version) != self._versions:
+            pairs = zip(self._tensors, self._versions, strict=True)
+            raise next(_modified(p, version) for p, version in pairs if p._version != version)
+        return self._tensors
+
+
+def _distributed() -> bool:
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
 class _Recomputed:
     """A tensor in the memory of an output that is not kept: the output itself or a view of it."""
 
-    __slots__ = ("__weakref__", "_dtype", "_place", "_recipe")
+    __slots__ = ("__weakref__", "_dim", "_dtype", "_params", "_place", "_x")
 
-    def __init__(self, recipe: _Recipe, tensor: Tensor) -> None:
-        self._recipe, self._dtype = recipe, tensor.dtype
+    def __init__(
+        self, tensor: Tensor, x: _Kept | _Recomputed, params: _Parameters, dim: int
+    ) -> None:
+        self._x, self._params, self._dim = x, params, dim
         self._place = tensor.storage_offset(), tensor.size(), tensor.stride()
+        self._dtype = tensor.dtype
 
     def tensor(self) -> Tensor:
-        y = self._recipe.output()
+        if torch.is_grad_enabled():
+            with torch.no_grad():
+                y = self._output()
+        else:
+            y = self._output()
         if (0, y.size(), y.stride()) == self._place and y.dtype == self._dtype:
             return y
         empty = torch.empty(0, dtype=self._dtype, device=y.device)
         return empty.set_(y.untyped_storage(), *self._place)  # type: ignore[arg-type]
+
+    def _output(self) -> Tensor:
+        """Computes it. Anew for everyone who asks: what one of them writes there is its own."""
+        kind = (self._x.tensor(), *self._params.tensors(), self._dim)
+        call = eager.remembered(*kind) or eager.remember(*kind)
+        return call.forward(*kind[:5]) if call else compute.compute(*kind)
 
 
 _Packed = _Kept | _Recomputed | tuple[Tensor, int]  # a tensor at a version
@@ -195,23 +218,24 @@ _Packed = _Kept | _Recomputed | tuple[Tensor, int]  # a tensor at a version
 class _Output:
     """What there is to know of an output of SReLU; holds neither it nor the input of its unit."""
 
+    __slots__ = ("_dim", "_params", "_version", "_x")
+
     def __init__(
         self, y: Tensor, x: _Kept | _Recomputed, params: tuple[Tensor, ...], dim: int
     ) -> None:
-        self._version = y._version
-        self._x = weakref.ref(x)
-        with torch.no_grad():
-            self._params, self._dim = torch.cat(params), dim
+        self._version, self._x = y._version, weakref.ref(x)
+        self._params, self._dim = _Parameters(*params), dim
 
-    def shows(self, tensor: Tensor) -> bool:
-        """Whether ``tensor``, in the same memory, has the values that SReLU wrote there."""
-        as_written = not (tensor.is_neg() or tensor.is_conj())  # such a view flips signs lazily
-        return as_written and tensor._version == self._version
+    def recomputed(self, tensor: Tensor) -> _Recomputed | None:
+        """What stands for ``tensor``, in the memory of the output.
 
-    def recipe(self) -> _Recipe | None:
-        """How to compute it again; None if autograd has not the input of the unit any more."""
+        None if it has not the values that SReLU wrote there (a lazy view may flip their signs), or
+        if autograd has not the input of the unit any more.
+        """
+        if tensor._version != self._version or tensor.is_neg() or tensor.is_conj():
+            return None
         x = self._x()
-        return None if x is None else _Recipe(x, self._params, self._dim)
+        return None if x is None else _Recomputed(tensor, x, self._params, self._dim)
 
 
 _outputs: weakref.WeakKeyDictionary[UntypedStorage, _Output] = weakref.WeakKeyDictionary()

@@ -1,11 +1,13 @@
 """The short way of calls that were seen before: who takes it, and who must not."""
 
+import itertools
+
 import pytest
 import torch
 
 import torch_srelu
 from checks import DEVICE, device_of, using
-from torch_srelu.ops import eager, triton
+from torch_srelu.ops import alike, eager, triton
 
 
 @pytest.fixture(autouse=True)
@@ -26,14 +28,19 @@ def gradients(inputs: list[torch.Tensor], seed: torch.Tensor | None = None) -> l
     return [y, *torch.autograd.grad(y, leaves, torch.ones_like(y) if seed is None else seed)]
 
 
+def kinds() -> int:
+    """How many kinds of calls are remembered."""
+    return sum(map(len, eager._calls.values()))
+
+
 def test_calls_of_one_kind_are_one_entry_and_give_the_same_bits() -> None:
     with using("triton"):
         first = gradients(tensors())
-        assert len(eager._calls) == 1
+        assert kinds() == 1
         again = gradients(tensors())
+        assert kinds() == 1
         with torch.no_grad():
             plain = torch_srelu.srelu(*tensors())
-        assert len(eager._calls) == 1
     assert all(map(torch.equal, first, again))
     assert torch.equal(plain, first[0])
 
@@ -50,7 +57,7 @@ def test_other_shapes_strides_dtypes_and_dims_are_other_kinds() -> None:
         ):
             torch_srelu.srelu(*inputs)
         torch_srelu.srelu(*square, dim=0)
-    assert len(eager._calls) == 6
+    assert kinds() == 6
 
 
 def test_what_was_forced_before_is_not_what_is_forced_now() -> None:
@@ -164,10 +171,36 @@ def test_parts_of_the_gradients_and_frozen_units_take_the_long_way() -> None:
 
 def test_memory_of_calls_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eager, "MOST", 2)
+    monkeypatch.setattr(eager, "ALIKE", 2)
+    x, *params = tensors((3, 3))
     with using("triton"):
         for rows in range(1, 6):
             torch_srelu.srelu(*tensors((rows, 3)))
+        for needs in itertools.product((False, True), repeat=4):  # each is a kind
+            torch_srelu.srelu(
+                x, *(p.clone().requires_grad_(n) for p, n in zip(params, needs, strict=True))
+            )
     assert len(eager._calls) <= 2
+    assert max(map(len, eager._calls.values())) <= 2
+
+
+def test_one_tensor_for_two_parameters_takes_the_long_way() -> None:
+    x, t_r, a_r, t_l, _ = tensors()
+    with using("triton"):
+        expected = torch_srelu.srelu(x, t_r, a_r, t_l, a_r.clone())
+        for _ in range(3):
+            assert torch.equal(torch_srelu.srelu(x, t_r, a_r, t_l, a_r), expected)
+        assert kinds() == 1
+
+
+def test_nothing_is_remembered_where_torch_has_no_such_guards(monkeypatch) -> None:
+    with using("triton"):
+        expected = gradients(tensors())
+        monkeypatch.setattr(alike, "TensorGuards", None)
+        monkeypatch.setattr(eager, "_calls", {})
+        got = gradients(tensors())
+    assert kinds() == 0
+    assert all(map(torch.equal, got, expected))
 
 
 @pytest.mark.parametrize("execution", ["triton", "cpu", "reference"])

@@ -16,7 +16,7 @@ from . import cpu
 
 NAMES = ("reference", "cpu", "triton")
 
-_forced: str | None = None
+forced: str | None = None  # by `use_backend`
 
 
 def backends() -> dict[str, str]:
@@ -39,8 +39,8 @@ def backends() -> dict[str, str]:
         table["cuda"] = "none: torch sees no CUDA device"
     else:
         table["cuda"] = "triton" if reason is None else f"reference (plain torch): {reason}"
-    if _forced is not None:
-        table = {device: f"{_forced}: forced by use_backend" for device in table}
+    if forced is not None:
+        table = {device: f"{forced}: forced by use_backend" for device in table}
     return table
 
 
@@ -57,31 +57,31 @@ def use_backend(name: str) -> Iterator[None]:
         ...     torch_srelu.backends()["cpu"]
         'reference: forced by use_backend'
     """
-    global _forced
+    global forced
     if name not in NAMES:
         raise ValueError(f"backend must be one of {', '.join(NAMES)}, got {name!r}")
     reason = cpu.why_not() if name == "cpu" else _no_triton() if name == "triton" else None
     if reason is not None:
         raise RuntimeError(f"the backend {name!r} cannot be used here: {reason}")
-    before, _forced = _forced, name
+    before, forced = forced, name
     try:
         yield
     finally:
-        _forced = before
+        forced = before
 
 
 def kernels(x: Tensor) -> ModuleType | None:
     """The module whose ``forward`` and ``backward`` compute SReLU of ``x``; None: the reference."""
-    if _forced is None and x.is_cuda:
+    if forced is None and x.is_cuda:
         return _cuda()
     device = x.device.type
-    if _forced == "reference":
+    if forced == "reference":
         return None
-    if _forced == "cpu":
+    if forced == "cpu":
         if device != "cpu":
             raise ValueError(f'use_backend("cpu") cannot compute a tensor on {x.device}')
         return cpu if x.dtype in cpu.DTYPES else None
-    if _forced == "triton":
+    if forced == "triton":
         return _triton()
     if device == "cpu" and x.dtype in cpu.DTYPES:
         return cpu if cpu.why_not() is None else _notice(cpu.why_not())

@@ -13,19 +13,15 @@ import torch
 from torch import Tensor
 
 from . import backends, compute, layout, registration
+from .alike import Guard, guard, ordinary, plain
 
 if TYPE_CHECKING:
     from .triton import Call
 
-MOST = 4096  # kinds of calls that are remembered
+MOST = 4096  # calls that are remembered, by what is cheap to look at
+ALIKE = 16  # of which so many may differ in the rest
 
-_ORDINARY = frozenset({Tensor, torch.nn.Parameter})
-_calls: dict[tuple, Call] = {}
-
-
-def ordinary(*tensors: Tensor) -> bool:
-    """Whether the tensors are of no class that wants to see what is done with them."""
-    return _ORDINARY.issuperset(map(type, tensors))
+_calls: dict[tuple, list[tuple[Guard, Call]]] = {}
 
 
 def remembered(
@@ -33,11 +29,13 @@ def remembered(
 ) -> Call | None:
     """What is known of calls like this one; None if there was none. If there was, this one fits."""
     try:
-        if not _remember(x):
-            return None
-        return _calls.get(_kind(x, t_r, a_r, t_l, a_l, dim))
-    except (AttributeError, TypeError):  # something is no tensor, or dim no number
+        calls = _calls.get((backends.forced, x.shape, type(dim), dim), ())
+    except (AttributeError, TypeError):  # x is no tensor, or dim no number
         return None
+    for seen, call in calls:
+        if seen.check(x, t_r, a_r, t_l, a_l):
+            return call
+    return None
 
 
 def remember(
@@ -45,79 +43,21 @@ def remember(
 ) -> Call | None:
     """Notes a call whose arguments fit, if its kernels have a short way."""
     params = (t_r, a_r, t_l, a_l)
-    if not (_remember(x) and ordinary(x, *params) and x.numel()):
+    kernels = backends.kernels(x) if x.is_cuda or x.is_cpu else None
+    if kernels is None or not kernels.REMEMBERS or not x.numel() or not plain(x, *params):
         return None
-    stored = all(map(torch._C._has_storage, (x, *params)))
-    plain = not (x.is_neg() or x._is_zerotensor())
-    dense = plain and all(p.is_contiguous() and not p.is_neg() for p in params)
-    view = layout.view(x, t_r.shape[0], dim) if stored and dense else None
-    if view is None:
+    view = layout.view(x, t_r.shape[0], dim) if all(p.is_contiguous() for p in params) else None
+    seen = guard(x, *params)
+    if view is None or seen is None:
         return None
     if len(_calls) >= MOST:
         _calls.clear()
-    from .triton import Call  # the only kernels that have one
-
-    call = _calls[_kind(x, *params, dim)] = Call(x, params, view)
+    calls = _calls.setdefault((backends.forced, x.shape, type(dim), dim), [])
+    if len(calls) >= ALIKE:
+        calls.clear()
+    call = kernels.Call(x, params, view)
+    calls.append((seen, call))
     return call
-
-
-def _remember(x: Tensor) -> bool:
-    """Whether the kernels for ``x`` have a short way."""
-    kernels = backends.kernels(x) if x.is_cuda or x.is_cpu else None
-    return kernels is not None and kernels.REMEMBERS
-
-
-def _kind(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: int) -> tuple:
-    """All that decides whether a call can be made, and how. Flat, and one look at each: it is hot.
-
-    Without storage are tensors that stand for others, whose classes do not tell.
-    """
-    stored = torch._C._has_storage
-    return (
-        type(x),
-        stored(x),
-        x.shape,
-        x.stride(),
-        x.dtype,
-        x.get_device(),
-        x.is_meta,
-        x.is_neg(),
-        x._is_zerotensor(),
-        type(dim),
-        dim,
-        type(t_r),
-        stored(t_r),
-        t_r.shape,
-        t_r.stride(),
-        t_r.dtype,
-        t_r.get_device(),
-        t_r.is_meta,
-        t_r.is_neg(),
-        type(a_r),
-        stored(a_r),
-        a_r.shape,
-        a_r.stride(),
-        a_r.dtype,
-        a_r.get_device(),
-        a_r.is_meta,
-        a_r.is_neg(),
-        type(t_l),
-        stored(t_l),
-        t_l.shape,
-        t_l.stride(),
-        t_l.dtype,
-        t_l.get_device(),
-        t_l.is_meta,
-        t_l.is_neg(),
-        type(a_l),
-        stored(a_l),
-        a_l.shape,
-        a_l.stride(),
-        a_l.dtype,
-        a_l.get_device(),
-        a_l.is_meta,
-        a_l.is_neg(),
-    )
 
 
 class Fused(torch.autograd.Function):
@@ -125,7 +65,7 @@ class Fused(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, t_r, a_r, t_l, a_l, bias, dim, frozen, call):
-        ctx.dim, ctx.frozen, ctx.call = dim, frozen, call
+        ctx.dim, ctx.frozen, ctx.call = dim, frozen, None if frozen else call
         if bias is not None:
             ctx.save_for_backward(x, t_r, a_r, t_l, a_l, bias)
             return compute.compute(x, t_r, a_r, t_l, a_l, dim, bias)
@@ -139,14 +79,12 @@ class Fused(torch.autograd.Function):
         saved, needs, function = ctx.saved_tensors, ctx.needs_input_grad, compute.compute_backward
         if torch.is_grad_enabled():
             function = registration.differentiable
+        elif ctx.call is not None and all(needs[:5]) and ctx.call.takes(grad, *saved):
+            return (*ctx.call.backward(grad, *saved), None, None, None, None)
         elif not (torch._C._has_storage(grad) and ordinary(grad)) or grad._is_zerotensor():
             # A batch of gradients in disguise (torch.autograd.grad with is_grads_batched), whose
             # vmap is not torch.func's, or another tensor that only operators of torch see through.
             function = _known_to_torch
-        elif needs[0] and needs[1] and needs[2] and needs[3] and needs[4] and not ctx.frozen:
-            call = ctx.call
-            if call is not None and call.takes(grad, *saved):
-                return (*call.backward(grad, *saved), None, None, None, None)
         return (*registration.gradients(ctx, saved, grad, function), None)
 
 

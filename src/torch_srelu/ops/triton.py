@@ -15,6 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from . import triton_kernels as kernels
+from .alike import Guard, guard, plain
 from .layout import View
 from .reference import compute_dtype
 
@@ -24,6 +25,7 @@ REMEMBERS = True  # it can remember calls (`Call`)
 SHORT_RUN = 32  # shorter runs are columns
 LONG_RUN = 1024  # runs that cannot be read in wide vectors are columns up to here
 SMALL = 2**22  # elements: below this, host time and the second kernel matter most
+OPTIONS = ("num_warps", "maxnreg")  # of the compiler; all else of a `Cut.meta` goes to the kernel
 MULTIPROCESSORS = 132  # of the GPU that the rules below were measured on
 
 
@@ -35,12 +37,15 @@ class Shape(NamedTuple):
     warps: int
     vector: int  # neighbours that one thread reads together, at most
     programs: int  # at most so many programs; each goes through its share step by step
+    registers: int | None = None  # of a thread, at most
 
 
 def forward_shape(view: View, dtype: torch.dtype) -> Shape:
     """The cut of the forward pass, as measured on one H200."""
     if not is_runs(view):
-        return Shape(4096, 64, 4, vector=8 // dtype.itemsize, programs=64 * MULTIPROCESSORS)
+        vector = 8 // dtype.itemsize
+        width = 32 * 4 * vector
+        return Shape(8 * width, width, 4, vector, programs=128 * MULTIPROCESSORS)
     tile, warps = (2048, 4) if math.prod(view) < SMALL else (4096, 8)
     return Shape(tile, tile, warps, vector=1, programs=1 << 30)
 
@@ -48,11 +53,11 @@ def forward_shape(view: View, dtype: torch.dtype) -> Shape:
 def backward_shape(view: View, dtype: torch.dtype) -> Shape:
     """The cut of the backward pass, as measured on one H200."""
     if not is_runs(view):
-        # All threads side by side: Triton then adds up the rows of a tile inside of a thread.
-        tile, width = 2048 // dtype.itemsize, 32 * 4 * 2
+        tile = 32 * 4 * 4 * max(1, 8 // dtype.itemsize)
+        # Five fit on a multiprocessor; of one program more, all would wait for a second turn.
         programs = math.prod(view) // (8 * tile)  # a partial sum for eight steps is cheap
-        programs = min(8 * MULTIPROCESSORS, max(MULTIPROCESSORS, programs))
-        return Shape(tile, width, warps=4, vector=2, programs=programs)
+        programs = min(5 * MULTIPROCESSORS, max(MULTIPROCESSORS, programs))
+        return Shape(tile, 64, warps=4, vector=4, programs=programs, registers=96)
     vector, warps = 16 // dtype.itemsize, 4
     width = 32 * warps * vector
     if math.prod(view) >= SMALL:
@@ -100,7 +105,7 @@ def cut_runs(view: View, shape: Shape, backward: bool = False) -> Cut:
     return Cut(channels, splits, splits * channels, sizes, meta)
 
 
-def cut_columns(view: View, shape: Shape, backward: bool = False) -> Cut:
+def cut_columns(view: View, shape: Shape) -> Cut:
     """The cut of a tensor whose channels change with every few elements."""
     outer, channels, inner = view
     period, total = channels * inner, math.prod(view)
@@ -112,16 +117,18 @@ def cut_columns(view: View, shape: Shape, backward: bool = False) -> Cut:
     virtual = _ceil(outer, together)  # rows
     width = min(shape.width, _power_of_two(columns))
     vector = min(shape.vector, width)
-    rows = max(1, (32 * shape.warps * vector if backward else shape.tile) // width)
-    rows = min(rows, _power_of_two(virtual))
+    rows = min(max(1, 32 * shape.warps * vector // width), _power_of_two(virtual))
     repeat = max(1, min(shape.tile // (rows * width), _power_of_two(virtual) // rows))
-    if repeat * rows * columns >= 2**31:  # offsets inside a tile are 32-bit
+    if repeat * rows * columns >= 2**31:  # offsets inside of a step are 32-bit
         repeat = rows = 1
     blocks, steps = _ceil(columns, width), _ceil(virtual, repeat * rows)
     splits = max(1, min(steps, shape.programs // blocks))
+    splits = _ceil(steps, _ceil(steps, splits))  # as few as take as long
     even = columns % width == 0 and total % (repeat * rows * columns) == 0
-    meta = {"REPEAT": repeat, "ROWS": rows} if backward else {"ROWS": repeat * rows}
-    meta |= {"COLUMNS": width, "VECTOR": vector, "EVEN": even, "num_warps": shape.warps}
+    meta = {"REPEAT": repeat, "ROWS": rows, "COLUMNS": width, "VECTOR": vector, "EVEN": even}
+    meta["num_warps"] = shape.warps
+    if shape.registers is not None:
+        meta["maxnreg"] = shape.registers
     sizes = (total, columns, period, inner, blocks, steps, splits)
     return Cut(blocks, splits, splits * columns, sizes, meta)
 
@@ -143,16 +150,15 @@ class Launch:
 
     def __init__(self, kernel, grid: tuple[int, int, int], sizes: tuple[int, ...], meta: dict):
         self.kernel, self.grid, self.sizes, self.meta = kernel, grid, sizes, meta
-        self.fixed = (*sizes, *(v for k, v in meta.items() if k != "num_warps"))
+        self.fixed = (*sizes, *(v for k, v in meta.items() if k not in OPTIONS))
         self.compiled: dict[tuple, tuple] = {}
 
     def __call__(self, key: tuple, *tensors: Tensor | None) -> None:
         """``key``: device and dtypes of the tensors."""
-        pointers, bits = [], 0
-        for t in tensors:
-            pointer = None if t is None else t.data_ptr()
-            pointers.append(pointer)
-            bits |= pointer or 0
+        pointers, bits = [t if t is None else t.data_ptr() for t in tensors], 0
+        for pointer in pointers:
+            if pointer:
+                bits |= pointer
         compiled = self.compiled.get(key) if bits & 15 == 0 else None
         if compiled is not None:
             # What compiled[grid] does, less the looking up. Numbers, not tensors: of a tensor,
@@ -209,7 +215,8 @@ def _backward_launch(
     view: View, dtype: torch.dtype, need_input: bool, need_params: bool, need_bias: bool
 ) -> Backward:
     channels, runs = view.channels, is_runs(view)
-    how = (cut_runs if runs else cut_columns)(view, backward_shape(view, dtype), backward=True)
+    shape = backward_shape(view, dtype)
+    how = cut_runs(view, shape, backward=True) if runs else cut_columns(view, shape)
     alone = runs and how.splits == 1
     compute = _compute(dtype)
     meta = {"INPUT": need_input, "PARAMS": need_params, "BIAS": need_bias, "COMPUTE": compute}
@@ -276,11 +283,11 @@ class Call:
 
     def __init__(self, x: Tensor, params: Sequence[Tensor], view: View) -> None:
         self._view, self._key = view, _key(x, params, None)
-        self._x = (x.shape, x.stride(), x.dtype, x.get_device())
-        self._param = (params[0].shape, (1,), compute_dtype(x), x.get_device())
-        self._one_dtype = all(p.dtype == compute_dtype(x) for p in params)
+        self._like_x = (x.shape, x.stride(), x.dtype, x.device)
+        self._like_param = (params[0].shape, (1,), compute_dtype(x), x.device)
         self._forward = _forward_launch(view, x.dtype)
         self._backward = _backward_launch(view, x.dtype, True, True, False)
+        self._taken: Guard | None = None
 
     def forward(self, x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor) -> Tensor:
         if _elsewhere(x):
@@ -289,23 +296,24 @@ class Call:
         self._forward(self._key, x, y, t_r, a_r, t_l, a_l, None)
         return y
 
-    def takes(
-        self, grad: Tensor, x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor
-    ) -> bool:
-        """Whether ``grad`` lies in memory as ``x`` does, and the results need no conversion.
+    def takes(self, *tensors: Tensor) -> bool:
+        """Whether `backward` can have these: a gradient, the input and its four parameters.
 
-        The others are looked at again: they can change behind autograd's back (``p.data = ...``).
+        All are looked at again: they can change behind autograd's back (``p.data = ...``).
         """
+        if self._taken is not None and self._taken.check(*tensors):
+            return True
+        if not (plain(*tensors) and self._fit(*tensors)):
+            return False
+        self._taken = guard(*tensors)
+        return True
+
+    def _fit(self, grad: Tensor, x: Tensor, *params: Tensor) -> bool:
+        """Whether all lie in memory as they should, and the results need no conversion."""
         return (
-            self._one_dtype
-            and grad.stride() == self._x[1]
-            and (x.shape, x.stride(), x.dtype, x.get_device()) == self._x
-            and (t_r.shape, t_r.stride(), t_r.dtype, t_r.get_device()) == self._param
-            and (a_r.shape, a_r.stride(), a_r.dtype, a_r.get_device()) == self._param
-            and (t_l.shape, t_l.stride(), t_l.dtype, t_l.get_device()) == self._param
-            and (a_l.shape, a_l.stride(), a_l.dtype, a_l.get_device()) == self._param
-            and not (grad.is_neg() or x.is_neg() or t_r.is_neg())
-            and not (a_r.is_neg() or t_l.is_neg() or a_l.is_neg())
+            _key(x, params, None) == self._key
+            and all(_looks(t) == self._like_x for t in (grad, x))
+            and all(_looks(p) == self._like_param for p in params)
         )
 
     def backward(self, grad: Tensor, x: Tensor, *params: Tensor) -> tuple[Tensor, ...]:
@@ -317,6 +325,10 @@ class Call:
         assert grad_x is not None
         assert rows is not None
         return (grad_x, *rows.unbind())
+
+
+def _looks(t: Tensor) -> tuple:
+    return t.shape, t.stride(), t.dtype, t.device
 
 
 def _compute(dtype: torch.dtype) -> tl.dtype:

@@ -5,7 +5,9 @@ Tensors come as (outer, C, inner) in memory order (`layout.View`). Two shapes of
 * runs: a channel's values lie together (NCHW), so its parameters are four scalars of the program;
 * columns: the channel changes with every few elements (channels_last, (N, C), tiny feature maps).
   Memory is (outer, C * inner); parameters are loaded once for a block of columns and used for many
-  rows. Several rows may count as one longer row, in which the channels repeat (`period`).
+  rows. Several rows may count as one longer row, in which the channels repeat (`period`). Memory is
+  slow to answer, so that much must be asked for at once: several tiles, and in the backward pass
+  those of the next step while this one is worked on.
 
 With a bias, all of this is done for x + bias, which is never stored.
 
@@ -48,9 +50,11 @@ def _biased(stored, bias, bias_ptr, COMPUTE: tl.constexpr):
 
 
 @triton.jit
-def _value(x, t_r, a_r, t_l, a_l):
+def _value(x, t_r, a_r, t_l, a_l, SIMPLE: tl.constexpr):
     """SReLU by region. What depends on the channel alone stays outside of the caller's loop."""
     i_r, i_l = t_r * (1 - a_r), t_l * (1 - a_l)
+    if SIMPLE:  # thresholds in order, no flat tail
+        return tl.where(x <= t_l, a_l * x + i_l, tl.where(x >= t_r, a_r * x + i_r, x))
     # A flat tail is flat at infinity too, where 0 * inf would be NaN: beyond a threshold with
     # slope 0, the input may as well be the outermost threshold. NaN passes.
     inf: tl.constexpr = float("inf")
@@ -107,20 +111,11 @@ def _columns(block, columns, COLUMNS: tl.constexpr, VECTOR: tl.constexpr):
 
 
 @triton.jit
-def _column_tile(step, total, columns, k, in_row, ROWS: tl.constexpr):
-    """Step ``step`` of a block of columns: ROWS rows of it; the last row may be incomplete."""
-    start = (step + tl.zeros((), tl.int64)) * ROWS * columns
+def _column_tile(step, i, total, columns, k, in_row, REPEAT: tl.constexpr, ROWS: tl.constexpr):
+    """Tile ``i`` of step ``step`` of a block of columns: ROWS rows; the last may be incomplete."""
+    start = (step + tl.zeros((), tl.int64)) * (REPEAT * ROWS * columns) + i * ROWS * columns
     offsets = tl.arange(0, ROWS)[:, None] * columns + k[None, :]
     return start, offsets, (offsets < _rest(start, total)) & in_row[None, :]
-
-
-@triton.jit
-def _column_lanes(step, total, columns, k, in_row, REPEAT: tl.constexpr, ROWS: tl.constexpr):
-    """The same for REPEAT * ROWS rows, as (REPEAT, ROWS, columns): the last two are threads."""
-    start = (step + tl.zeros((), tl.int64)) * (REPEAT * ROWS) * columns
-    r = tl.arange(0, REPEAT)[:, None, None] * ROWS + tl.arange(0, ROWS)[None, :, None]
-    offsets = r * columns + k[None, None, :]
-    return start, offsets, (offsets < _rest(start, total)) & in_row[None, None, :]
 
 
 @triton.jit
@@ -147,33 +142,17 @@ def _write(pointers, value, mask, EVEN: tl.constexpr):
 
 
 @triton.jit
-def _forward_tile(
-    x_ptr, y_ptr, bias_ptr, offsets, mask, t_r, a_r, t_l, a_l, bias,
-    COMPUTE: tl.constexpr, EVEN: tl.constexpr,
+def _read_tiles(
+    ptr, step, steps, total, columns, k, in_row,
+    REPEAT: tl.constexpr, ROWS: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    stored = _read(x_ptr + offsets, mask, EVEN)
-    y = _value(_biased(stored, bias, bias_ptr, COMPUTE), t_r, a_r, t_l, a_l)
-    _write(y_ptr + offsets, y.to(stored.dtype), mask, EVEN)
-
-
-@triton.jit
-def _backward_tile(
-    g_ptr, x_ptr, gx_ptr, bias_ptr, start, offsets, mask, t_r, a_r, t_l, a_l, bias,
-    INPUT: tl.constexpr, COMPUTE: tl.constexpr, EVEN: tl.constexpr,
-):  # fmt: skip
-    """Writes the gradient of the input. Returns what every element adds to the five sums.
-
-    They are g and g (x - t) over the right tail, the same over the left, and that gradient itself.
-    """
-    g = _read(g_ptr + start + offsets, mask, EVEN).to(COMPUTE)
-    stored = _read(x_ptr + start + offsets, mask, EVEN)
-    x = _biased(stored, bias, bias_ptr, COMPUTE)
-    gx = g * _slope(x, t_r, a_r, t_l, a_l)
-    if INPUT:
-        _write(gx_ptr + start + offsets, gx.to(stored.dtype), mask, EVEN)
-    right, left = tl.where(x >= t_r, g, 0.0), tl.where(x <= t_l, g, 0.0)
-    # max and min change nothing inside their tail; outside they keep NaN and inf from 0 * inf
-    return right, right * tl.maximum(x - t_r, 0.0), left, left * tl.minimum(x - t_l, 0.0), gx
+    """REPEAT tiles, all under way before the first is used; zeros behind the last step."""
+    read = ()
+    for i in tl.static_range(REPEAT):
+        start, offsets, mask = _column_tile(step, i, total, columns, k, in_row, REPEAT, ROWS)
+        mask = step < steps if EVEN else mask & (step < steps)
+        read += (tl.load(ptr + start + offsets, mask=mask, other=0),)
+    return read
 
 
 # ---- kernels ----
@@ -191,10 +170,24 @@ def forward_runs(
     )
     for step in range(split, steps, splits):
         start, offsets, mask = _run_tile(step, c, outer, channels, inner, segments, ROWS, BLOCK)
-        _forward_tile(
-            x_ptr + start, y_ptr + start, bias_ptr, offsets, mask, t_r, a_r, t_l, a_l, bias,
-            COMPUTE, EVEN,
-        )  # fmt: skip
+        stored = _read(x_ptr + start + offsets, mask, EVEN)
+        y = _value(_biased(stored, bias, bias_ptr, COMPUTE), t_r, a_r, t_l, a_l, False)
+        _write(y_ptr + start + offsets, y.to(stored.dtype), mask, EVEN)
+
+
+@triton.jit
+def _forward_columns(
+    x_ptr, y_ptr, bias_ptr, t_r, a_r, t_l, a_l, bias, total, columns, k, in_row, split, steps,
+    splits, COMPUTE: tl.constexpr, REPEAT: tl.constexpr, ROWS: tl.constexpr, EVEN: tl.constexpr,
+    SIMPLE: tl.constexpr,
+):  # fmt: skip
+    for step in range(split, steps, splits):
+        read = _read_tiles(x_ptr, step, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
+        for i in tl.static_range(REPEAT):
+            start, offsets, mask = _column_tile(step, i, total, columns, k, in_row, REPEAT, ROWS)
+            x = _biased(read[i], bias, bias_ptr, COMPUTE)
+            y = _value(x, t_r, a_r, t_l, a_l, SIMPLE).to(read[i].dtype)
+            _write(y_ptr + start + offsets, y, mask, EVEN)
 
 
 # Code made for one block would know that its columns start at 0, and give each thread more of them.
@@ -202,19 +195,27 @@ def forward_runs(
 def forward_columns(
     x_ptr, y_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr,
     total, columns, period, inner, blocks, steps, splits,
-    COMPUTE: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr,
-    EVEN: tl.constexpr,
+    COMPUTE: tl.constexpr, REPEAT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    VECTOR: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     block, split = tl.program_id(0) % blocks, tl.program_id(0) // blocks
     k, in_row = _columns(block, columns, COLUMNS, VECTOR)
     t_r, a_r, t_l, a_l, bias = _load(
         t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, k % period // inner, in_row, COMPUTE
     )
-    for step in range(split, steps, splits):
-        start, offsets, mask = _column_tile(step, total, columns, k, in_row, ROWS)
-        _forward_tile(
-            x_ptr + start, y_ptr + start, bias_ptr, offsets, mask,
-            t_r[None, :], a_r[None, :], t_l[None, :], a_l[None, :], bias[None, :], COMPUTE, EVEN,
+    # A third of the instructions is for channels that few blocks have.
+    simple = (t_l < t_r) & (a_r != 0) & (a_l != 0) | (k >= columns)
+    rare = tl.min(simple.to(tl.int32), 0) == 0
+    t_r, a_r, t_l, a_l, bias = t_r[None, :], a_r[None, :], t_l[None, :], a_l[None, :], bias[None, :]
+    if rare:
+        _forward_columns(
+            x_ptr, y_ptr, bias_ptr, t_r, a_r, t_l, a_l, bias, total, columns, k, in_row, split,
+            steps, splits, COMPUTE, REPEAT, ROWS, EVEN, False,
+        )  # fmt: skip
+    else:
+        _forward_columns(
+            x_ptr, y_ptr, bias_ptr, t_r, a_r, t_l, a_l, bias, total, columns, k, in_row, split,
+            steps, splits, COMPUTE, REPEAT, ROWS, EVEN, True,
         )  # fmt: skip
 
 
@@ -237,15 +238,19 @@ def backward_runs(
         start, offsets, mask = _run_lanes(
             step, c, outer, channels, inner, segments, REPEAT, ROWS, BLOCK, VECTOR
         )
-        r0, r1, l0, l1, gx = _backward_tile(
-            g_ptr, x_ptr, gx_ptr, bias_ptr, start, offsets, mask, t_r, a_r, t_l, a_l, bias,
-            INPUT, COMPUTE, EVEN,
-        )  # fmt: skip
+        g = _read(g_ptr + start + offsets, mask, EVEN).to(COMPUTE)
+        stored = _read(x_ptr + start + offsets, mask, EVEN)
+        x = _biased(stored, bias, bias_ptr, COMPUTE)
+        gx = g * _slope(x, t_r, a_r, t_l, a_l)
+        if INPUT:
+            _write(gx_ptr + start + offsets, gx.to(stored.dtype), mask, EVEN)
         if PARAMS:
-            right0 += tl.sum(tl.sum(r0, 2), 0)
-            right1 += tl.sum(tl.sum(r1, 2), 0)
-            left0 += tl.sum(tl.sum(l0, 2), 0)
-            left1 += tl.sum(tl.sum(l1, 2), 0)
+            right, left = tl.where(x >= t_r, g, 0.0), tl.where(x <= t_l, g, 0.0)
+            right0 += tl.sum(tl.sum(right, 2), 0)
+            left0 += tl.sum(tl.sum(left, 2), 0)
+            # max and min change nothing in their tail; outside they keep NaN and inf from 0 * inf
+            right1 += tl.sum(tl.sum(right * tl.maximum(x - t_r, 0.0), 2), 0)
+            left1 += tl.sum(tl.sum(left * tl.minimum(x - t_l, 0.0), 2), 0)
         if BIAS:
             input0 += tl.sum(tl.sum(gx, 2), 0)
     plane = tl.zeros((), tl.int64) + splits * channels  # sums: (planes, splits, channels)
@@ -276,22 +281,30 @@ def backward_columns(
     t_r, a_r, t_l, a_l, bias = _load(
         t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, k % period // inner, in_row, COMPUTE
     )
+    t_r, a_r, t_l, a_l, bias = t_r[None, :], a_r[None, :], t_l[None, :], a_l[None, :], bias[None, :]
     zeros = tl.zeros((ROWS, COLUMNS), dtype=COMPUTE)
     right0, right1, left0, left1, input0 = zeros, zeros, zeros, zeros, zeros
+    next_g = _read_tiles(g_ptr, split, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
+    next_x = _read_tiles(x_ptr, split, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
     for step in range(split, steps, splits):
-        start, offsets, mask = _column_lanes(step, total, columns, k, in_row, REPEAT, ROWS)
-        r0, r1, l0, l1, gx = _backward_tile(
-            g_ptr, x_ptr, gx_ptr, bias_ptr, start, offsets, mask,
-            t_r[None, None, :], a_r[None, None, :], t_l[None, None, :], a_l[None, None, :],
-            bias[None, None, :], INPUT, COMPUTE, EVEN,
-        )  # fmt: skip
-        if PARAMS:
-            right0 += tl.sum(r0, 0)
-            right1 += tl.sum(r1, 0)
-            left0 += tl.sum(l0, 0)
-            left1 += tl.sum(l1, 0)
-        if BIAS:
-            input0 += tl.sum(gx, 0)
+        gs, xs, after = next_g, next_x, step + splits
+        next_g = _read_tiles(g_ptr, after, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
+        next_x = _read_tiles(x_ptr, after, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
+        for i in tl.static_range(REPEAT):
+            start, offsets, mask = _column_tile(step, i, total, columns, k, in_row, REPEAT, ROWS)
+            g, x = gs[i].to(COMPUTE), _biased(xs[i], bias, bias_ptr, COMPUTE)
+            gx = g * _slope(x, t_r, a_r, t_l, a_l)
+            if INPUT:
+                _write(gx_ptr + start + offsets, gx.to(xs[i].dtype), mask, EVEN)
+            if PARAMS:
+                # Written so, each is one instruction that is skipped outside of its tail.
+                right, left = x >= t_r, x <= t_l
+                right0 = tl.where(right, right0 + g, right0)
+                right1 = tl.where(right, right1 + g * (x - t_r), right1)
+                left0 = tl.where(left, left0 + g, left0)
+                left1 = tl.where(left, left1 + g * (x - t_l), left1)
+            if BIAS:
+                input0 += gx
     plane = tl.zeros((), tl.int64) + splits * columns  # sums: (planes, splits, columns)
     at = split * columns + k
     if PARAMS:

@@ -139,7 +139,7 @@ def scan_columns(
     below = tl.zeros((ROWS, COLUMNS), tl.int32)
     smallest, largest = tl.full((ROWS, COLUMNS), LIMIT, KEY), tl.full((ROWS, COLUMNS), -LIMIT, KEY)
     for step in range(split, steps, splits):
-        start, offsets, mask = _column_tile(step, total, columns, k, in_row, ROWS)
+        start, offsets, mask = _column_tile(step, 0, total, columns, k, in_row, 1, ROWS)
         keys = _read_keys(x_ptr + start, offsets, mask, LIMIT, EVEN)
         inside, checksum, below, smallest, largest = _look(
             keys, mask, lo[None, :], hi[None, :],
