@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from checks import DEVICE, Problem, assert_three_way
-from torch_srelu.ops import layout, triton
+from torch_srelu.ops import layout, triton, triton_scan
 
 
 @pytest.mark.parametrize(
@@ -65,3 +65,19 @@ def test_more_than_two_to_the_31_elements(shape) -> None:
     expected = torch.zeros(shape[1])
     expected[-1] = 0.5 * x[-1, -1].numel()
     torch.testing.assert_close(grads[3].cpu(), expected, rtol=1e-5, atol=0.0)
+
+
+@pytest.mark.parametrize("view", [layout.View(2, 5, 256), layout.View(900, 70, 1)])
+def test_launches_give_their_kernels_what_they_ask_for(view: layout.View) -> None:
+    """By position, and the interpreter would not miss a thing that the compiler refuses."""
+    backward = triton._backward_launch(view, torch.float32, True, True, True)
+    launches = [
+        triton._forward_launch(view, torch.float32),
+        backward.first,
+        *([backward.second] if backward.second else []),
+        *(triton_scan._launch(view, torch.float32, 10, keep) for keep in (False, True)),
+    ]
+    for launch in launches:
+        given = [name for name in launch.meta if name not in triton.OPTIONS]
+        assert launch.kernel.arg_names[-len(given) :] == given
+        assert len(launch.fixed) == len(launch.sizes) + len(given)

@@ -105,8 +105,11 @@ def cut_runs(view: View, shape: Shape, backward: bool = False) -> Cut:
     return Cut(channels, splits, splits * channels, sizes, meta)
 
 
-def cut_columns(view: View, shape: Shape) -> Cut:
-    """The cut of a tensor whose channels change with every few elements."""
+def cut_columns(view: View, shape: Shape, tiles: bool = True) -> Cut:
+    """The cut of a tensor whose channels change with every few elements.
+
+    ``tiles``: whether the rows of a step come one for each thread at a time, or all in one tile.
+    """
     outer, channels, inner = view
     period, total = channels * inner, math.prod(view)
     # Rows that are no multiple of the width leave lanes idle; together, several may be one.
@@ -125,8 +128,8 @@ def cut_columns(view: View, shape: Shape) -> Cut:
     splits = max(1, min(steps, shape.programs // blocks))
     splits = _ceil(steps, _ceil(steps, splits))  # as few as take as long
     even = columns % width == 0 and total % (repeat * rows * columns) == 0
-    meta = {"REPEAT": repeat, "ROWS": rows, "COLUMNS": width, "VECTOR": vector, "EVEN": even}
-    meta["num_warps"] = shape.warps
+    meta = {"REPEAT": repeat, "ROWS": rows} if tiles else {"ROWS": repeat * rows}
+    meta |= {"COLUMNS": width, "VECTOR": vector, "EVEN": even, "num_warps": shape.warps}
     if shape.registers is not None:
         meta["maxnreg"] = shape.registers
     sizes = (total, columns, period, inner, blocks, steps, splits)

@@ -147,10 +147,10 @@ def _read_tiles(
     REPEAT: tl.constexpr, ROWS: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """REPEAT tiles, all under way before the first is used; zeros behind the last step."""
-    read = ()
+    read, is_step = (), step + tl.zeros((), tl.int32) < steps
     for i in tl.static_range(REPEAT):
         start, offsets, mask = _column_tile(step, i, total, columns, k, in_row, REPEAT, ROWS)
-        mask = step < steps if EVEN else mask & (step < steps)
+        mask = is_step if EVEN else mask & is_step
         read += (tl.load(ptr + start + offsets, mask=mask, other=0),)
     return read
 

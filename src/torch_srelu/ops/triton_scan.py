@@ -44,7 +44,8 @@ def scan_shape(view: View, dtype: torch.dtype) -> Shape:
 @functools.lru_cache(maxsize=4096)
 def _launch(view: View, dtype: torch.dtype, size: int, keep: bool) -> Launch:
     """``size``: bins of a channel, or how many keys there is room for."""
-    how = (cut_runs if is_runs(view) else cut_columns)(view, scan_shape(view, dtype))
+    shape = scan_shape(view, dtype)
+    how = cut_runs(view, shape) if is_runs(view) else cut_columns(view, shape, tiles=False)
     wide = dtype == torch.float64
     meta = {
         "KEY": tl.int64 if wide else tl.int32,
