@@ -147,7 +147,7 @@ def _read_tiles(
     REPEAT: tl.constexpr, ROWS: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """REPEAT tiles, all under way before the first is used; zeros behind the last step."""
-    read, is_step = (), step + tl.zeros((), tl.int32) < steps
+    read, is_step = (), (tl.zeros(k.shape, tl.int32) + step < steps)[None, :]
     for i in tl.static_range(REPEAT):
         start, offsets, mask = _column_tile(step, i, total, columns, k, in_row, REPEAT, ROWS)
         mask = is_step if EVEN else mask & is_step
