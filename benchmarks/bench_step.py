@@ -210,9 +210,10 @@ def tables(folder: Path) -> str:
         weighed,
         lambda row, relu: float(row["peak_mib"]) / float(relu["peak_mib"]),
     )
-    first = rows[0]
+    first, turns = rows[0], sorted({int(row["turns"]) for row in rows})
+    count = f"{turns[0]} to {turns[-1]}" if len(turns) > 1 else str(turns[0])
     note = (
-        f"Medians of ratios within a turn, {first['turns']} turns; {first['hardware']}, "
+        f"Medians of ratios within a turn, {count} turns; {first['hardware']}, "
         f"torch {first['torch']}."
     )
     return "\n\n".join([time_table, *([memory_table] if weighed else []), note])
