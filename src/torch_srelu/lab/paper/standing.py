@@ -147,13 +147,13 @@ class Standing:
         return f"{words}, then {waiting} that wait for these" if waiting else words
 
     def _pace(self, net: str) -> float | None:
-        """Seconds of a device for an epoch, over all runs of this network; None without any."""
+        """Seconds of a device for an epoch, the median of this network's runs; None without any."""
         paces = [
             _device_seconds(r) / r.result["epochs"]
             for r in self._ended.values()
             if r.run.net == net and r.result
         ]
-        return float(np.mean(paces)) if paces else None
+        return float(np.median(paces)) if paces else None  # dead runs took long for two epochs
 
     def _hardware(self) -> str:
         return " or ".join(
