@@ -136,6 +136,23 @@ def test_parameters_with_a_gradient_are_needed_where_the_output_is() -> None:
         torch.autograd.grad(loss, last.weight)
 
 
+@pytest.mark.parametrize("size", [0, 2, CHANNELS])
+def test_parameters_may_be_given_other_values(size) -> None:
+    """`p.data = ...`, which torch.nn.utils.vector_to_parameters and offloading do."""
+    act, last, x = unit(), conv(), images()
+    found = []
+    for context in (contextlib.nullcontext(), recompute_outputs()):
+        before = [p.data for p in act.parameters()]
+        with context:
+            loss = last(act(x)).square().sum()
+        for p in act.parameters():
+            p.data = torch.full((size,), 9.0)
+        found.append(torch.autograd.grad(loss, last.weight))
+        for p, value in zip(act.parameters(), before, strict=True):
+            p.data = value
+    assert same(*found)
+
+
 def test_parameters_that_were_computed() -> None:
     scale, act, last, x = torch.ones(CHANNELS, requires_grad=True), unit(), conv(), images()
     found = []

@@ -97,6 +97,17 @@ def test_an_output_that_lives_on_does_not_hold_its_input() -> None:
         assert_same_gradients(conv(), y.detach())  # cannot be recomputed any more: is kept
 
 
+@pytest.mark.usefixtures("_no_collector")
+def test_an_output_that_lives_on_does_not_hold_its_parameters() -> None:
+    act = unit()
+    behind = [weakref.ref(p) for p in act.parameters()]
+    with recompute_outputs():
+        y = act(images()).detach()
+    del act
+    assert [p() for p in behind] == [None] * 4
+    assert y.isfinite().all()  # is still there
+
+
 def count_calls(monkeypatch, of=compute, name="compute") -> list:
     """A list that grows by one whenever a forward pass of SReLU is computed."""
     calls, original = [], getattr(of, name)

@@ -153,8 +153,8 @@ class _Kept:
 class _Parameters:
     """Those of a unit, as they were.
 
-    A network that is spread over processes gets copies: it may free its own before the backward
-    pass of the next layer. So do parameters without a gradient, which may be changed.
+    Copies where there is a process group: a sharded network frees its own before the backward pass
+    of the next layer. Copies also of parameters without a gradient, which may be changed.
     """
 
     __slots__ = ("_tensors", "_versions")
@@ -164,8 +164,9 @@ class _Parameters:
         if not (trained and a_l.requires_grad) or _distributed():
             with torch.no_grad():
                 t_r, a_r, t_l, a_l = torch.cat((t_r, a_r, t_l, a_l)).view(4, -1).unbind()
-        elif not (t_r.is_leaf and a_r.is_leaf and t_l.is_leaf and a_l.is_leaf):
-            # The memory of an output must not hold what its parameters were computed from.
+        else:
+            # Not themselves: they may be given other values (``p.data = ...``), and what hangs on
+            # them must not live as long as the memory of an output.
             t_r, a_r, t_l, a_l = t_r.detach(), a_r.detach(), t_l.detach(), a_l.detach()
         self._tensors = (t_r, a_r, t_l, a_l)
         self._versions = (t_r._version, a_r._version, t_l._version, a_l._version)

@@ -69,7 +69,7 @@ def test_more_than_two_to_the_31_elements(shape) -> None:
 
 @pytest.mark.parametrize("view", [layout.View(2, 5, 256), layout.View(900, 70, 1)])
 def test_launches_give_their_kernels_what_they_ask_for(view: layout.View) -> None:
-    """By position, and the interpreter would not miss a thing that the compiler refuses."""
+    """Arguments go by position, and the interpreter accepts what the compiler would refuse."""
     backward = triton._backward_launch(view, torch.float32, True, True, True)
     launches = [
         triton._forward_launch(view, torch.float32),

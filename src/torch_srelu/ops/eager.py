@@ -29,7 +29,7 @@ def remembered(
 ) -> Call | None:
     """What is known of calls like this one; None if there was none. If there was, this one fits."""
     try:
-        calls = _calls.get((backends.forced, x.shape, type(dim), dim), ())
+        calls = _calls.get((backends.forced, x.get_device(), x.shape, type(dim), dim), ())
     except (AttributeError, TypeError):  # x is no tensor, or dim no number
         return None
     for seen, call in calls:
@@ -52,11 +52,10 @@ def remember(
         return None
     if len(_calls) >= MOST:
         _calls.clear()
-    calls = _calls.setdefault((backends.forced, x.shape, type(dim), dim), [])
-    if len(calls) >= ALIKE:
-        calls.clear()
+    calls = _calls.setdefault((backends.forced, x.get_device(), x.shape, type(dim), dim), [])
     call = kernels.Call(x, params, view)
     calls.append((seen, call))
+    del calls[:-ALIKE]
     return call
 
 

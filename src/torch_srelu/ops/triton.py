@@ -108,7 +108,7 @@ def cut_runs(view: View, shape: Shape, backward: bool = False) -> Cut:
 def cut_columns(view: View, shape: Shape, tiles: bool = True) -> Cut:
     """The cut of a tensor whose channels change with every few elements.
 
-    ``tiles``: whether the rows of a step come one for each thread at a time, or all in one tile.
+    ``tiles``: whether a step is REPEAT tiles of ROWS rows, or one tile of all of them.
     """
     outer, channels, inner = view
     period, total = channels * inner, math.prod(view)
@@ -130,7 +130,9 @@ def cut_columns(view: View, shape: Shape, tiles: bool = True) -> Cut:
     even = columns % width == 0 and total % (repeat * rows * columns) == 0
     meta = {"REPEAT": repeat, "ROWS": rows} if tiles else {"ROWS": repeat * rows}
     meta |= {"COLUMNS": width, "VECTOR": vector, "EVEN": even, "num_warps": shape.warps}
-    if shape.registers is not None:
+    if (
+        shape.registers is not None and torch.version.hip is None
+    ):  # AMD's compiler has no such limit
         meta["maxnreg"] = shape.registers
     sizes = (total, columns, period, inner, blocks, steps, splits)
     return Cut(blocks, splits, splits * columns, sizes, meta)

@@ -146,7 +146,10 @@ def _read_tiles(
     ptr, step, steps, total, columns, k, in_row,
     REPEAT: tl.constexpr, ROWS: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    """REPEAT tiles, all under way before the first is used; zeros behind the last step."""
+    """REPEAT tiles, all under way before the first is used.
+
+    Zeros behind the last step, where only the backward pass looks, which reads ahead.
+    """
     read, is_step = (), (tl.zeros(k.shape, tl.int32) + step < steps)[None, :]
     for i in tl.static_range(REPEAT):
         start, offsets, mask = _column_tile(step, i, total, columns, k, in_row, REPEAT, ROWS)
