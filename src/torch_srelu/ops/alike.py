@@ -17,7 +17,7 @@ TensorGuards: Any
 try:
     from torch._C._dynamo.guards import TensorGuards  # type: ignore[no-redef]
 
-    TensorGuards(torch.empty(0), **_STATIC).check(torch.empty(0))
+    TensorGuards(torch.empty(0, device="cpu"), **_STATIC)
 except (ImportError, AttributeError, TypeError):
     TensorGuards = None
 
