@@ -14,7 +14,7 @@ import numpy as np
 from scipy import special
 
 CONFIDENCE = 0.95
-FEWEST_PAIRS = 3  # below this a paired test says nothing worth printing
+FEWEST_PAIRS = 3  # below this neither interval nor p of a paired difference is worth printing
 RESAMPLES = 10_000
 ROUNDING = 16 * float(np.finfo(np.float64).eps)  # deviations below this share are not a spread
 
@@ -118,14 +118,15 @@ def pool(cells: Sequence[Sequence[float]]) -> Pooled | None:
 def paired(values: Sequence[float], baseline: Sequence[float]) -> Paired:
     """Student's paired test of ``values - baseline``, seed by seed.
 
-    No p-value below three pairs, nor where all differences are equal: there is no spread to judge
-    them by.
+    Neither interval nor p-value below three pairs, nor where all differences are equal: there is no
+    spread to judge them by.
 
     Example:
         >>> paired([8.0, 9.0, 9.5], [9.0, 10.5, 10.0]).mean
         -1.0
-        >>> paired([8.0, 9.0], [9.0, 10.5]).p is None
-        True
+        >>> two = paired([8.0, 9.0], [9.0, 10.5])
+        >>> two.interval, two.p
+        (None, None)
     """
     a, b = _finite(values), _finite(baseline)
     if len(a) != len(b):
@@ -134,7 +135,7 @@ def paired(values: Sequence[float], baseline: Sequence[float]) -> Paired:
         )
     s = _summary(a - b, scale=float(max(np.abs(a).max(), np.abs(b).max())))
     if not s.std or s.n < FEWEST_PAIRS:
-        return Paired(s.n, s.mean, s.std, s.interval, None)
+        return Paired(s.n, s.mean, s.std, None, None)
     t = s.mean / (s.std / math.sqrt(s.n))
     return Paired(s.n, s.mean, s.std, s.interval, 2 * float(special.stdtr(s.n - 1, -abs(t))))
 

@@ -19,7 +19,7 @@ from rich.text import Text
 from ..wording import counted
 from .comparison import Comparison, Rival
 from .fates import DEAD, DIVERGED, FINISHED, UNFINISHED
-from .statistics import Interval, possible
+from .statistics import FEWEST_PAIRS, Interval, possible
 
 NOTHING = "-"
 CHANCE = 0.05  # p-values below it are called a difference in the verdict
@@ -83,8 +83,8 @@ def _tests(comparison: Comparison) -> Grid:
         for name, versus in comparison.versus.items()
     ]
     note = (
-        "Points of percent. Paired over n seeds that both finished, Student's 95 % interval; p is "
-        "two-sided, corrected by Holm."
+        "Points of percent. Paired over n seeds that both finished, Student's 95 % interval from "
+        f"n = {FEWEST_PAIRS} on; p is two-sided, corrected by Holm."
     )
     headers = ["activation", "points", "95 % interval", "n", "p (Holm)"]
     return Grid(f"Test error minus that of {comparison.baseline.name}", headers, rows, note)

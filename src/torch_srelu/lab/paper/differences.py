@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from ..comparison import Versus
 from ..recipes import LENGTHS
-from ..statistics import Pooled, holm
+from ..statistics import FEWEST_PAIRS, Pooled, holm
 from ..tables import NOTHING, Grid, interval, probability
 from .blocks import BLOCKS, CIFAR
 from .published import TABLE2, TITLES
@@ -17,7 +17,6 @@ from .standing import Standing
 
 AGAINST = {"srelu": ("relu", "prelu"), "prelu": ("relu",)}
 NAMES = {"relu": "ReLU", "prelu": "PReLU", "srelu": "SReLU"}
-LEAST = 3  # seeds, below which an interval over seeds says nothing
 # The contests in which the three meet, by length.
 MEETINGS = {"short": ("headline", "seeds"), "published": tuple(f"published-{c}" for c in CIFAR)}
 
@@ -97,7 +96,7 @@ def _tests(found: list[Difference], length: str, hero: str) -> Grid:
             _name(d),
             f"{d.paper:+.2f}",
             f"{d.versus.paired.mean:+.2f}",
-            interval(d.versus.paired.interval) if d.versus.paired.n >= LEAST else NOTHING,
+            interval(d.versus.paired.interval),
             str(d.versus.paired.n),
             probability(d.p),
         ]
@@ -106,8 +105,8 @@ def _tests(found: list[Difference], length: str, hero: str) -> Grid:
     tests = sum(d.p is not None for d in found)
     family = "this one test" if tests == 1 else f"{tests} tests"
     note = (
-        f"Points of percent. Paired over n seeds, Student's 95 % interval from n = {LEAST} on; p "
-        f"is two-sided, corrected by Holm over {family}."
+        "Points of percent. Paired over n seeds, Student's 95 % interval from n = "
+        f"{FEWEST_PAIRS} on; p is two-sided, corrected by Holm over {family}."
     )
     headers = [f"{NAMES[hero]} minus", "paper", "ours", "95 % interval", "n", "p (Holm)"]
     return Grid(_title(hero, length), headers, rows, note)
