@@ -132,9 +132,9 @@ def test_parameters_of_another_precision_are_another_kind(monkeypatch: pytest.Mo
     keys = []
     launch = triton.Launch.__call__
 
-    def noted(self: triton.Launch, key: tuple, *given: torch.Tensor | None) -> None:
+    def noted(self: triton.Launch, key: tuple, *given: torch.Tensor | None, out=()) -> None:
         keys.append((key, {t.dtype for t in given if t is not None}))
-        launch(self, key, *given)
+        launch(self, key, *given, out=out)
 
     monkeypatch.setattr(triton.Launch, "__call__", noted)
     unit = torch_srelu.SReLU(3, device=DEVICE, dtype=torch.bfloat16)

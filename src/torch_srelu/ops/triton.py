@@ -26,6 +26,7 @@ SHORT_RUN = 32  # shorter runs are columns
 LONG_RUN = 1024  # runs that cannot be read in wide vectors are columns up to here
 SMALL = 2**22  # elements: below this, host time and the second kernel matter most
 OPTIONS = ("num_warps", "maxnreg")  # of the compiler; all else of a `Cut.meta` goes to the kernel
+NO_OUT = (None,) * len(kernels.OUT)
 MULTIPROCESSORS = 132  # of the GPU that the rules below were measured on
 
 
@@ -158,8 +159,10 @@ class Launch:
         self.fixed = (*sizes, *(v for k, v in meta.items() if k not in OPTIONS))
         self.compiled: dict[tuple, tuple] = {}
 
-    def __call__(self, key: tuple, *tensors: Tensor | None) -> None:
-        """``key``: device and dtypes of the tensors."""
+    def __call__(
+        self, key: tuple, *tensors: Tensor | None, out: Sequence[Tensor | None] = ()
+    ) -> None:
+        """``key``: device and dtypes of the tensors. ``out``: more of them, aligned or not."""
         pointers, bits = [t if t is None else t.data_ptr() for t in tensors], 0
         for pointer in pointers:
             if pointer:
@@ -171,9 +174,10 @@ class Launch:
             run, function, metadata = compiled
             stream = torch._C._cuda_getCurrentRawStream(key[0])
             hooks = (None, None, None)
+            pointers += [t if t is None else t.data_ptr() for t in out]
             run(*self.grid, stream, function, metadata, *hooks, *pointers, *self.fixed)
             return
-        made = self.kernel[self.grid](*tensors, *self.sizes, **self.meta)
+        made = self.kernel[self.grid](*tensors, *out, *self.sizes, **self.meta)
         if bits & 15 == 0 and torch.version.hip is None and made is not None:  # None: interpreted
             self.compiled[key] = (made.run, made.function, made.packed_metadata)
 
@@ -188,12 +192,12 @@ def _forward_launch(view: View, dtype: torch.dtype) -> Launch:
 
 
 class Backward(NamedTuple):
-    """The kernel, the shape of its sums, and the kernel that adds these up where that is needed."""
+    """The kernel, and where it cannot finish the job the shape of its sums and a second kernel."""
 
     first: Launch
+    out: int  # how many gradients of parameters the first could write itself
     sums: tuple[int, int]
     second: Launch | None
-    rows: tuple[int, int]  # shape of the result
 
     def __call__(
         self,
@@ -203,16 +207,17 @@ class Backward(NamedTuple):
         params: Sequence[Tensor],
         bias: Tensor | None,
         need_input: bool,
-    ) -> tuple[Tensor | None, Tensor | None]:
+        out: Sequence[Tensor | None],
+    ) -> Tensor | None:
+        """The gradient of ``x``; those of the parameters and the bias go to ``out``."""
         grad_x = torch.empty_like(x) if need_input else None
-        dtype = compute_dtype(x)
-        sums = x.new_empty(self.sums, dtype=dtype) if self.sums[0] else None
-        self.first(key, grad, x, grad_x, sums, *params, bias)
         if self.second is None:
-            return grad_x, sums
-        rows = x.new_empty(self.rows, dtype=dtype)
-        self.second(key, sums, rows, params[1], params[3])
-        return grad_x, rows
+            self.first(key, grad, x, grad_x, None, *params, bias, out=out[: self.out])
+            return grad_x
+        sums = x.new_empty(self.sums, dtype=compute_dtype(x))
+        self.first(key, grad, x, grad_x, sums, *params, bias, out=NO_OUT[: self.out])
+        self.second(key, sums, params[1], params[3], out=out)
+        return grad_x
 
 
 @functools.lru_cache(maxsize=4096)
@@ -229,19 +234,20 @@ def _backward_launch(
         meta["ALONE"] = alone
     kernel = kernels.backward_runs if runs else kernels.backward_columns
     first = Launch(kernel, (how.groups * how.splits, 1, 1), how.sizes, {**meta, **how.meta})
-    planes = 4 * need_params + need_bias
+    planes, out = 4 * need_params + need_bias, len(NO_OUT) if runs else 0
     if alone or not planes:
-        return Backward(first, (planes, channels), None, (planes, channels))
+        return Backward(first, out, (0, 0), None)
     summed = 1 if runs else view.inner  # columns that belong to one channel
     splits = how.sums // (channels * summed)
     # Few channels and many parts to a program: all of them are under way at once.
     width = min(8, _power_of_two(channels))
     parts = min(2048, _power_of_two(splits * summed))
-    meta = {"PARAMS": need_params, "COMPUTE": compute, "PARTS": parts, "CHANNELS": width}
+    meta = {"PARAMS": need_params, "BIAS": need_bias, "COMPUTE": compute}
+    meta |= {"PARTS": parts, "CHANNELS": width, "num_warps": 8 if parts > 512 else 4}
     sizes = (splits, channels, summed)
     grid = (_ceil(channels, width), planes, 1)
-    second = Launch(kernels.finish, grid, sizes, {**meta, "num_warps": 8 if parts > 512 else 4})
-    return Backward(first, (planes, how.sums), second, (planes, channels))
+    second = Launch(kernels.finish, grid, sizes, meta)
+    return Backward(first, out, (planes, how.sums), second)
 
 
 def forward(x: Tensor, params: Sequence[Tensor], view: View, bias: Tensor | None = None) -> Tensor:
@@ -274,7 +280,12 @@ def backward(
             return backward(grad, x, params, view, need_input, need_params, bias, need_bias)
     params, bias = _packed(params, bias)
     launch = _backward_launch(view, x.dtype, need_input, need_params, need_bias)
-    return launch(_key(x, params, bias), grad, x, params, bias, need_input)
+    rows, out = None, NO_OUT
+    if need_params or need_bias:
+        rows = x.new_empty((4 * need_params + need_bias, view.channels), dtype=compute_dtype(x))
+        of_params = rows[:4].unbind() if need_params else NO_OUT[:4]
+        out = (*of_params, rows[-1] if need_bias else None)
+    return launch(_key(x, params, bias), grad, x, params, bias, need_input, out), rows
 
 
 class Call:
@@ -323,13 +334,17 @@ class Call:
 
     def backward(self, grad: Tensor, x: Tensor, *params: Tensor) -> tuple[Tensor, ...]:
         """The gradients of ``x`` and of its four parameters."""
+        t_r, a_r, t_l, a_l = params
+        empty = torch.empty_like
+        grads = empty(t_r), empty(a_r), empty(t_l), empty(a_l)  # cheaper than rows of one tensor
+        call = (self._key, grad, x, params, None, True, (*grads, None))
         if _elsewhere(x):
-            grad_x, rows = backward(grad, x, params, self._view, True, True)
+            with torch.cuda.device(x.device):
+                grad_x = self._backward(*call)
         else:
-            grad_x, rows = self._backward(self._key, grad, x, params, None, True)
+            grad_x = self._backward(*call)
         assert grad_x is not None
-        assert rows is not None
-        return (grad_x, *rows.unbind())
+        return (grad_x, *grads)
 
 
 def _looks(t: Tensor) -> tuple:

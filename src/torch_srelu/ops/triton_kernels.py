@@ -25,6 +25,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+# Gradients of parameters: rows of one tensor may begin anywhere.
+OUT = ["t_r_out", "a_r_out", "t_l_out", "a_l_out", "bias_out"]
+
 # ---- the function ----
 
 
@@ -222,9 +225,10 @@ def forward_columns(
         )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=OUT)
 def backward_runs(
     g_ptr, x_ptr, gx_ptr, sums_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr,
+    t_r_out, a_r_out, t_l_out, a_l_out, bias_out,
     outer, channels, inner, segments, steps, splits,
     INPUT: tl.constexpr, PARAMS: tl.constexpr, BIAS: tl.constexpr, COMPUTE: tl.constexpr,
     ALONE: tl.constexpr, REPEAT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
@@ -256,19 +260,25 @@ def backward_runs(
             left1 += tl.sum(tl.sum(left * tl.minimum(x - t_l, 0.0), 2), 0)
         if BIAS:
             input0 += tl.sum(tl.sum(gx, 2), 0)
-    plane = tl.zeros((), tl.int64) + splits * channels  # sums: (planes, splits, channels)
-    at = split * channels + c
-    if PARAMS:
-        out = sums_ptr + at
-        sum_t_r, sum_t_l = tl.sum(right0), tl.sum(left0)
-        if ALONE:  # this program has seen all of the channel: these are the gradients
-            sum_t_r, sum_t_l = sum_t_r * (1 - a_r), sum_t_l * (1 - a_l)
-        tl.store(out, sum_t_r)
-        tl.store(out + plane, tl.sum(right1))
-        tl.store(out + 2 * plane, sum_t_l)
-        tl.store(out + 3 * plane, tl.sum(left1))
-    if BIAS:  # the last plane
-        tl.store(sums_ptr + PARAMS * 4 * plane + at, tl.sum(input0))
+    if ALONE:  # this program has seen all of the channel: these are the gradients
+        if PARAMS:
+            tl.store(t_r_out + c, tl.sum(right0) * (1 - a_r))
+            tl.store(a_r_out + c, tl.sum(right1))
+            tl.store(t_l_out + c, tl.sum(left0) * (1 - a_l))
+            tl.store(a_l_out + c, tl.sum(left1))
+        if BIAS:
+            tl.store(bias_out + c, tl.sum(input0))
+    else:
+        plane = tl.zeros((), tl.int64) + splits * channels  # sums: (planes, splits, channels)
+        at = split * channels + c
+        if PARAMS:
+            out = sums_ptr + at
+            tl.store(out, tl.sum(right0))
+            tl.store(out + plane, tl.sum(right1))
+            tl.store(out + 2 * plane, tl.sum(left0))
+            tl.store(out + 3 * plane, tl.sum(left1))
+        if BIAS:  # the last plane
+            tl.store(sums_ptr + PARAMS * 4 * plane + at, tl.sum(input0))
 
 
 @triton.jit(do_not_specialize=["blocks"])
@@ -320,10 +330,12 @@ def backward_columns(
         tl.store(sums_ptr + PARAMS * 4 * plane + at, tl.sum(input0, 0), mask=in_row)
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=OUT)
 def finish(
-    sums_ptr, grads_ptr, a_r_ptr, a_l_ptr, splits, channels, inner,
-    PARAMS: tl.constexpr, COMPUTE: tl.constexpr, PARTS: tl.constexpr, CHANNELS: tl.constexpr,
+    sums_ptr, a_r_ptr, a_l_ptr, t_r_out, a_r_out, t_l_out, a_l_out, bias_out,
+    splits, channels, inner,
+    PARAMS: tl.constexpr, BIAS: tl.constexpr, COMPUTE: tl.constexpr, PARTS: tl.constexpr,
+    CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """Adds partial sums, (planes, splits, channels * inner), over splits and inner, in order."""
     c = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
@@ -340,6 +352,14 @@ def finish(
     if PARAMS:
         if which == 0:
             grad *= 1 - tl.load(a_r_ptr + c, mask=real, other=0).to(COMPUTE)
+            tl.store(t_r_out + c, grad, mask=real)
+        elif which == 1:
+            tl.store(a_r_out + c, grad, mask=real)
         elif which == 2:
             grad *= 1 - tl.load(a_l_ptr + c, mask=real, other=0).to(COMPUTE)
-    tl.store(grads_ptr + which * channels + c, grad, mask=real)
+            tl.store(t_l_out + c, grad, mask=real)
+        elif which == 3:
+            tl.store(a_l_out + c, grad, mask=real)
+    if BIAS:  # noqa: SIM102  # of the two conditions this one is known when it is compiled
+        if which == PARAMS * 4:
+            tl.store(bias_out + c, grad, mask=real)
