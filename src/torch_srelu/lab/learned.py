@@ -24,6 +24,9 @@ class Layer:
         mean: Of t_r, a_r, t_l, a_l, over all channels of all finished runs.
         std: Standard deviation over the same.
         crossed: The share of channels with t_l > t_r.
+        slower: The share that grows slower than the identity on the right (a_r < 1).
+        rising: The share that rises again on the left (a_l < 0).
+        s_shaped: The share whose slopes are both in [0, 1).
         seeds: Of t_r, a_r, t_l, a_l, how the layer's mean varies from run to run.
     """
 
@@ -32,6 +35,9 @@ class Layer:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     crossed: float
+    slower: float
+    rising: float
+    s_shaped: float
     seeds: tuple[Summary, ...]
 
 
@@ -55,12 +61,16 @@ def in_order(run: Run, names: Iterable[str]) -> list[str]:
 
 def _layer(name: str, last: np.ndarray) -> Layer:
     """From the parameters of all runs, (n, 4, C)."""
-    t_r, t_l = (last[:, NAMES.index(n)] for n in ("t_r", "t_l"))
+    t_r, a_r, t_l, a_l = (last[:, NAMES.index(n)] for n in ("t_r", "a_r", "t_l", "a_l"))
+    flatter = (a_r >= 0) & (a_r < 1) & (a_l >= 0) & (a_l < 1)
     return Layer(
         name,
         channels=last.shape[-1],
         mean=tuple(last.mean((0, 2)).tolist()),
         std=tuple(last.std((0, 2)).tolist()),
         crossed=float((t_l > t_r).mean()),
+        slower=float((a_r < 1).mean()),
+        rising=float((a_l < 0).mean()),
+        s_shaped=float(flatter.mean()),
         seeds=tuple(statistics.summarise(values) for values in last.mean(2).T),
     )

@@ -168,7 +168,9 @@ def grid_markdown(grid: Grid) -> str:
 
     rule = "|---|" + "---:|" * (len(grid.headers) - 1)
     lines = [f"**{grid.title}**", "", line(grid.headers), rule, *map(line, grid.rows)]
-    return "\n".join([*lines, "", grid.note, ""])
+    notes = grid.note.splitlines()
+    mark = "- " if len(notes) > 1 else ""  # else they would run on as one paragraph
+    return "\n".join([*lines, "", *(mark + note for note in notes), ""])
 
 
 def to_csv(comparisons: Sequence[Comparison]) -> str:

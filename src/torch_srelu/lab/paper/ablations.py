@@ -101,7 +101,10 @@ def _not_run(names: set[str], standing: Standing) -> Iterator[str]:
     for name, block in BLOCKS.items():
         missing = [contest for contest in block.contests if contest.name in names]
         if missing:
-            yield f"Not run: `srelu paper run {name}`, {standing.cost(missing)}."
+            # A block on one data set trains nothing but what is missing here.
+            whole = len({contest.condition for contest in block.contests}) == 1
+            what = name if whole else " ".join(contest.name for contest in missing)
+            yield f"Not run: `srelu paper run {what}`, {standing.cost(missing)}."
 
 
 def _answer(question: Question, standing: Standing) -> tuple[Rival | None, Versus | None]:

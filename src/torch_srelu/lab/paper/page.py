@@ -18,6 +18,7 @@ from .standing import Standing, results_folder
 PAGE, FINDINGS = "docs/results.md", "docs/findings.md"
 FIGURE, FUNCTIONS = "docs/figure4.svg", "docs/functions.svg"
 CAPTION = "Training loss on CIFAR-10 and CIFAR-100; test errors at the end"
+LINES = "Line: mean over the seeds; band: from the lowest to the highest."
 LEARNED = "The functions that SReLU learned, one run each, over 98 % of the inputs they saw"
 README, BEGIN, END = "README.md", "<!-- results -->", "<!-- end of results -->"
 
@@ -86,7 +87,7 @@ def render(standing: Standing, findings: str) -> str:
     if recorded(standing):
         parts += ["## What was learned\n", f"![{LEARNED}]({Path(FUNCTIONS).name})\n"]
         parts += [f"{LEARNED}; thin: single channels, thick: the mean of all.\n"]
-    parts += ["## Figure 4\n", f"![{CAPTION}]({Path(FIGURE).name})\n"]
+    parts += ["## Figure 4\n", f"![{CAPTION}]({Path(FIGURE).name})\n", f"{CAPTION}. {LINES}\n"]
     parts += ["## The runs\n", grid_markdown(_runs(standing)), _places(standing)]
     return "\n".join(parts)
 
@@ -105,7 +106,7 @@ def quoted(standing: Standing) -> str:
     if not made:
         return f"{BEGIN}\n\n{headline(standing)}\n{END}"
     text = "\n".join(map(grid_markdown, made))
-    return f"{BEGIN}\n\n{text}\n![{CAPTION}]({FIGURE})\n\n{END}"
+    return f"{BEGIN}\n\n{text}\n![{CAPTION}]({FIGURE})\n\n{CAPTION}. {LINES}\n\n{END}"
 
 
 def write(standing: Standing, results: Path | None = None) -> Iterator[Path]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...module import NAMES
 from ...wording import counted
-from ..learned import layers
+from ..learned import Layer, layers
 from ..recipes import LENGTHS
 from ..tables import NOTHING, Grid
 from .cells import entry, how_to_run, protocol
@@ -59,7 +59,23 @@ def _grid(
         return Grid(title, headers, rows, f"{note}. Not run: {how}.")
     seeds = counted(len(cell.rival.finished), "seed")
     note += f" and n = {seeds}; spread: standard deviation over these."
+    if "a_r" in names:
+        note += f"\n{_shapes(list(ours.values()))}"
     return Grid(title, headers, rows, note)
+
+
+def _shapes(learned: Sequence[Layer]) -> str:
+    """How many channels of all layers have which slopes, in words."""
+
+    def share(of: str) -> str:
+        channels = sum(layer.channels for layer in learned)
+        found = sum(layer.channels * getattr(layer, of) for layer in learned)
+        return f"{100 * found / channels:.0f} %"
+
+    return (
+        f"Of all channels, {share('slower')} have a_r < 1, {share('rising')} have a_l < 0, and "
+        f"{share('s_shaped')} have both slopes from 0 to 1: those are an S."
+    )
 
 
 def entries(standing: Standing) -> Iterator[dict[str, Any]]:
