@@ -84,7 +84,7 @@ def _tests(comparison: Comparison) -> Grid:
     ]
     note = (
         "Points of percent. Paired over n seeds that both finished, Student's 95 % interval from "
-        f"n = {FEWEST_PAIRS} on; p is two-sided, corrected by Holm."
+        f"n = {FEWEST_PAIRS} on; p is two-sided, corrected by Holm over this table."
     )
     headers = ["activation", "points", "95 % interval", "n", "p (Holm)"]
     return Grid(f"Test error minus that of {comparison.baseline.name}", headers, rows, note)
