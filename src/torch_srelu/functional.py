@@ -9,7 +9,7 @@ from torch.jit import is_tracing  # type: ignore[attr-defined]
 from torch.overrides import handle_torch_function, has_torch_function
 
 from . import memory
-from .ops import compute, eager, reference, registration
+from .ops import alike, compute, eager, reference, registration
 
 DTYPES = frozenset({torch.float64, torch.float32, torch.bfloat16, torch.float16})
 
@@ -68,7 +68,7 @@ def srelu(
             if bias.shape != t_r.shape:
                 x = compute.add_bias(x, bias, dim)
                 return srelu(x, t_r, a_r, t_l, a_l, dim, frozen=frozen)
-        if watched or not (x.is_cuda or x.is_cpu) or not eager.ordinary(*tensors):
+        if watched or not (x.is_cuda or x.is_cpu) or not alike.ordinary(*tensors):
             return _in_operators(x, (t_r, a_r, t_l, a_l), bias, dim, frozen)
         if bias is None:
             call = eager.remember(x, t_r, a_r, t_l, a_l, dim)

@@ -1,4 +1,6 @@
-"""Layers in the order of their network."""
+"""Layers in the order of their network, and the shapes that their channels learned."""
+
+import numpy as np
 
 from torch_srelu.lab import learned
 from torch_srelu.lab.recipes import recipe
@@ -11,3 +13,11 @@ def test_layers_come_in_the_order_of_any_network() -> None:
     run = rival("googlenet", "imagenette", 1, activation="srelu")
     names = ["inceptions.3a.one", "stem.conv2", "stem.conv1"]
     assert learned.in_order(run, names) == names[::-1]
+
+
+def test_shares_of_channels_by_their_shape() -> None:
+    t_r, a_r = [1.0, 1.0, 1.0, 1.0], [0.5, 1.0, 2.0, -0.1]
+    t_l, a_l = [-1.0, -1.0, 2.0, -1.0], [0.2, 0.2, -0.3, 0.0]
+    layer = learned._layer("conv1", np.array([[t_r, a_r, t_l, a_l]]))
+    shares = (layer.crossed, layer.slower, layer.rising, layer.s_shaped)
+    assert shares == (0.25, 0.5, 0.25, 0.25)
