@@ -1,12 +1,17 @@
 """Trains a small run as one of several processes, and saves this process's parameters.
 
+At the end it also notes whether anything holds the process group: its threads would outlive it.
+
 torchrun --nproc-per-node 2 sharing.py FOLDER
 """
 
+import atexit
 import sys
+import weakref
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 
 from torch_srelu.lab.distributed import team, world_size
 from torch_srelu.lab.recipes import recipe
@@ -31,8 +36,11 @@ def run_of(world: int) -> Run:
 
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
+    # What is registered first is called last: after the processes have parted.
+    atexit.register(lambda: (folder / f"{rank}.txt").write_text("held" if group() else "gone"))
     session = trained(world_size())
-    torch.save(session.net.state_dict(), folder / f"{session.team.rank}.pt")
+    rank, group = session.team.rank, weakref.ref(dist.group.WORLD)
+    torch.save(session.net.state_dict(), folder / f"{rank}.pt")
     train(session.run, folder / "records")
 
 

@@ -24,6 +24,7 @@ def test_processes_that_were_not_started_are_an_error(tmp_path):
 
 def test_two_processes_train_the_network_of_one(tmp_path):
     _torchrun(2, HERE / "sharing.py", tmp_path)
+    assert [(tmp_path / f"{r}.txt").read_text() for r in (0, 1)] == ["gone", "gone"]
     alone = sharing.trained(world=1)
     first, second = (torch.load(tmp_path / f"{r}.pt", weights_only=True) for r in (0, 1))
     for name, value in alone.net.state_dict().items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -79,6 +80,10 @@ def team(world: int, device: torch.device) -> Team:
     if world == 1:
         return Team()
     if not dist.is_initialized():
+        # Imported later, as the compiler does, it would hold the group in default arguments: then
+        # the group's threads outlive destroy_process_group, and one that lets go of a tensor while
+        # the interpreter ends aborts the process.
+        importlib.import_module("torch.distributed.nn.functional")
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
         atexit.register(dist.destroy_process_group)
     return Team(dist.get_rank(), world)
