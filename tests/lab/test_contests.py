@@ -24,9 +24,9 @@ def _made(activation: str, seed: int, _: Results) -> Run:
     return digits(activation, seed)
 
 
-def contest(*activations: str, count: int = 3, after: Contest | None = None) -> Contest:
+def contest(*activations: str, count: int = 3, **others: Contest) -> Contest:
     entries = tuple(Entry(name, partial(_made, name)) for name in activations)
-    return Contest("a contest", "digits", "short", entries, count, after)
+    return Contest("a contest", "digits", "short", entries, count, **others)
 
 
 def ended(status: str, activation: str, *seeds: int) -> dict[str, dict[str, str]]:
@@ -57,6 +57,24 @@ def test_further_seeds_come_after_those_of_the_contest_before() -> None:
     assert first.seeds(dead).counted == (1, 3)
     assert more.seeds(dead).counted == (4, 5)
     assert more.seeds(dead | ended("dead", "srelu", 4)).counted == (5, 6)
+
+
+def test_rivals_who_come_later_take_the_seeds_of_the_first() -> None:
+    first = contest("relu", "srelu", count=2)
+    later = contest("srelu", "apl", count=3, like=first)
+    assert later.seeds({}).counted == (1, 2, 3)
+    dead = ended("dead", "relu", 2)
+    assert later.seeds(dead) == ((1, 3, 4), ())  # at 2 SReLU is alive, and met nobody
+    assert later.seeds(dead | ended("dead", "apl", 1)) == ((3, 4, 5), (1,))
+
+
+def test_ablations_are_compared_with_the_srelu_of_the_headline() -> None:
+    (headline,) = contests(["headline-cifar10"])
+    dead = {run.key(): {"status": "dead"} for run in headline.runs({}) if run.seed == 3}
+    base = {run.key() for run in headline.runs(dead) if run.activation == "srelu"}
+    assert len(base) == headline.count
+    for later in contests(["ablations", "shared", "units-cifar10"]):
+        assert base <= {run.key() for run in later.runs(dead)}, later.name
 
 
 def test_where_every_seed_dies_it_is_given_up() -> None:

@@ -40,19 +40,29 @@ def _contest(
     count: int,
     length: str = "short",
     after: Contest | None = None,
+    like: Contest | None = None,
     base: str | None = None,
     needs: Contest | None = None,
 ) -> Contest:
     entries = tuple(_entry(f"nin+{a}", condition, length, a == base) for a in activations)
     dataset = condition.partition("+")[0]
     name = block if block.endswith(dataset) else f"{block}-{dataset}"
-    return Contest(name, condition, length, entries, count, after, needs)
+    return Contest(name, condition, length, entries, count, after, like, needs)
+
+
+def _beside_srelu(
+    block: str, condition: str, rivals: Sequence[str], needs: Contest | None = None
+) -> Contest:
+    """Further rivals of SReLU, at the seeds at which it met its first ones."""
+    entries, like = ("srelu", *rivals), _FIRST[condition]
+    return _contest(block, condition, entries, 3, like=like, base="srelu", needs=needs)
 
 
 def _ablation(name: str) -> Contest:
     base = _entry("nin+srelu", "cifar10", base=True)
     changed = _own(f"srelu:{name}", lambda seed: variants.ablation(name, "cifar10", seed))
-    return Contest(f"ablation-{name}", "cifar10", "short", (base, changed), 3)
+    like = _HEADLINE["cifar10"]
+    return Contest(f"ablation-{name}", "cifar10", "short", (base, changed), 3, like=like)
 
 
 def _start() -> Entry:
@@ -87,6 +97,8 @@ def _compute() -> Contest:
 
 _RIVALS = ("relu", "prelu", "srelu")
 _HEADLINE = {c: _contest("headline", c, _RIVALS, 3) for c in CIFAR}
+_MNIST = _contest("mnist", "mnist", _RIVALS, 3)
+_FIRST = {**_HEADLINE, "mnist": _MNIST}  # who meets SReLU first under a condition
 _SLOPES = {c: _slopes(c) for c in (*CIFAR, "mnist")}
 
 BLOCKS: dict[str, Block] = {
@@ -115,7 +127,7 @@ BLOCKS: dict[str, Block] = {
     ),
     "shared": Block(
         "channel-shared SReLU against channel-wise, CIFAR-10, 3 seeds (Table 1)",
-        (_contest("shared", "cifar10", ("srelu", "srelu-shared"), 3, base="srelu"),),
+        (_beside_srelu("shared", "cifar10", ("srelu-shared",)),),
     ),
     "reuse": Block(
         "a leaky ReLU network, then 20 epochs as it is or as SReLU, CIFAR-10, 3 seeds",
@@ -124,20 +136,15 @@ BLOCKS: dict[str, Block] = {
     "compute": Block("ReLU for longer than SReLU takes, CIFAR-10, 3 seeds", (_compute(),)),
     "lrelu": Block(
         "LReLU's slope by validation, then LReLU on both CIFARs and MNIST, 3 seeds",
-        tuple(
-            _contest("lrelu", c, ("srelu", "lrelu"), 3, base="srelu", needs=_SLOPES[c])
-            for c in _SLOPES
-        ),
+        tuple(_beside_srelu("lrelu", c, ("lrelu",), _SLOPES[c]) for c in _SLOPES),
     ),
     "units": Block(
         "APL and SReLU set by hand beside SReLU, both CIFARs, 3 seeds",
-        tuple(
-            _contest("units", c, ("srelu", "apl", "srelu-manual"), 3, base="srelu") for c in CIFAR
-        ),
+        tuple(_beside_srelu("units", c, ("apl", "srelu-manual")) for c in CIFAR),
     ),
     "mnist": Block(
         "ReLU, PReLU and SReLU on MNIST, 50 epochs, 3 seeds (Table 4)",
-        (_contest("mnist", "mnist", _RIVALS, 3),),
+        (_MNIST,),
     ),
     "flips": Block(
         "ReLU, PReLU and SReLU with mirrored images, both CIFARs, 3 seeds",

@@ -1,13 +1,15 @@
 """Who is compared with whom, over which seeds: the plan that runs and tables share.
 
-A contest is decided by results alone. Its seeds are tried in order; one at which a rival was dead
+A contest is decided by results alone. Its seeds are tried in order, those of the contest that it is
+compared with first; one at which a rival was dead
 at the start counts for none of them, and the next takes its place. A rival that diverges later
 keeps its seed: that is a result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -54,6 +56,8 @@ class Contest:
         entries: The rivals.
         count: How many seeds are to count.
         after: A contest whose seeds come first: this one begins behind them.
+        like: A contest whose seeds this one tries first: rivals of both can be paired, and what
+            they share is trained once.
         needs: A contest without whose results the runs of this one cannot be decided or begun.
     """
 
@@ -63,18 +67,26 @@ class Contest:
     entries: tuple[Entry, ...]
     count: int
     after: Contest | None = None
+    like: Contest | None = None
     needs: Contest | None = None
 
     def seeds(self, results: Results) -> Seeds:
         """The seeds that count, trained or not yet, and those that do not."""
-        seed = 1 + (max(0, *sum(self.after.seeds(results), ())) if self.after else 0)
         counted: list[int] = []
         dead: list[int] = []
-        while len(counted) < self.count and len(dead) < GIVE_UP:
+        for seed in self._tried(results):
+            if len(counted) == self.count or len(dead) == GIVE_UP:
+                break
             fates = [results.get(run.key(), {}) for run in self.of_seed(seed, results).values()]
             (dead if any(fate.get("status") == DEAD for fate in fates) else counted).append(seed)
-            seed += 1
         return Seeds(tuple(counted), tuple(dead))
+
+    def _tried(self, results: Results) -> Iterator[int]:
+        """All seeds, in the order in which they are tried."""
+        other = self.like or self.after
+        counted, dead = other.seeds(results) if other else ((), ())
+        further = itertools.count(1 + max((*counted, *dead), default=0))
+        return itertools.chain(counted, further) if self.like else further
 
     def of_seed(self, seed: int, results: Results) -> dict[Entry, Run]:
         """The rivals' runs of a seed; empty while one of them waits for results of others."""

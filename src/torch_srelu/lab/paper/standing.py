@@ -143,8 +143,16 @@ class Standing:
         if all(paces.values()):
             minutes = sum(run.epochs * (paces[run.net] or 0.0) for run in runs) / 60
             words += f", about {max(1, round(minutes))} min on one {self._hardware()}"
-        waiting = sum(c.count * len(c.entries) for c in chosen if c.waits(self.results))
+        waiting = sum(map(self._waiting, chosen))
         return f"{words}, then {waiting} that wait for these" if waiting else words
+
+    def _waiting(self, contest: Contest) -> int:
+        """The runs without a result that wait for the results of others."""
+        if not contest.waits(self.results):
+            return 0
+        seeds = contest.seeds(self.results).counted
+        runs = [entry.run(seed, self.results) for seed in seeds for entry in contest.entries]
+        return sum(run is None or run.key() not in self.results for run in runs)
 
     def _pace(self, net: str) -> float | None:
         """Seconds of a device for an epoch, the median of this network's runs; None without any."""
