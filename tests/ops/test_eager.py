@@ -7,7 +7,8 @@ import torch
 
 import torch_srelu
 from checks import DEVICE, device_of, using
-from torch_srelu.ops import alike, eager, triton
+from torch_srelu.ops import alike, eager
+from torch_srelu.ops.triton_launch import Launch
 
 
 @pytest.fixture(autouse=True)
@@ -130,13 +131,13 @@ def test_tensors_replaced_by_others_of_their_size(how: str, place: int) -> None:
 def test_parameters_of_another_precision_are_another_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     """The code that is launched is remembered by dtypes: those of the tensors, not of the call."""
     keys = []
-    launch = triton.Launch.__call__
+    launch = Launch.__call__
 
-    def noted(self: triton.Launch, key: tuple, *given: torch.Tensor | None, out=()) -> None:
+    def noted(self: Launch, key: tuple, *given: torch.Tensor | None, out=()) -> None:
         keys.append((key, {t.dtype for t in given if t is not None}))
         launch(self, key, *given, out=out)
 
-    monkeypatch.setattr(triton.Launch, "__call__", noted)
+    monkeypatch.setattr(Launch, "__call__", noted)
     unit = torch_srelu.SReLU(3, device=DEVICE, dtype=torch.bfloat16)
     with using("triton"):
         y = unit(tensors()[0].requires_grad_())

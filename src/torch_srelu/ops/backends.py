@@ -30,7 +30,7 @@ def backends() -> dict[str, str]:
     table = {"other": "reference (plain torch): there is no kernel for other devices"}
     reason = cpu.why_not()
     table["cpu"] = (
-        f"native ({cpu.isa()}; float32, float64, bfloat16; {torch.get_num_threads()} threads)"
+        f"cpu (C, {cpu.isa()}; float32, float64, bfloat16; {torch.get_num_threads()} threads)"
         if reason is None
         else f"reference (plain torch): {reason}"
     )

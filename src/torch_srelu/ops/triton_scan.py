@@ -14,12 +14,13 @@ from torch import Tensor
 from . import triton_scan_kernels as kernels
 from .layout import View
 from .scan import KEYS, Counts, Interval, Kept, Seen
-from .triton import MULTIPROCESSORS, Launch, Shape, _elsewhere, cut_columns, cut_runs, is_runs
+from .triton_cuts import MULTIPROCESSORS, Shape, cut_columns, cut_runs, is_runs
+from .triton_launch import Launch, elsewhere
 
 
 def scan(x: Tensor, view: View, interval: Interval, into: Counts | Kept, seen: Seen) -> None:
     """Looks at the dense tensor ``x``, in any dtype, as `scan.scan` does."""
-    if _elsewhere(x):
+    if elsewhere(x):
         with torch.cuda.device(x.device):
             return scan(x, view, interval, into, seen)
     tables = (interval.lo, interval.hi, interval.gap, interval.shift, interval.first)
