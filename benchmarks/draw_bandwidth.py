@@ -19,8 +19,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from torch_srelu.lab.bench import FLOOR, PASSES
+from torch_srelu.lab.colours import colours
 from torch_srelu.lab.files import write
-from torch_srelu.lab.paper.drawing import COLOURS, SOFT, panels, render, styled
+from torch_srelu.lab.paper.drawing import SOFT, panels, render, styled
 
 ITEM_BYTES = {"float32": 4, "bfloat16": 2}
 HERE = Path(__file__).parent
@@ -67,7 +68,8 @@ def draw(rows: list[dict[str, str]]) -> Figure:
 
 def _panel(axes: Axes, rows: list[dict[str, str]]) -> None:
     names = dict.fromkeys(r["provider"] for r in reversed(rows) if r["provider"] != FLOOR)
-    for name, colour in [*zip(names, COLOURS, strict=False), (FLOOR, SOFT)]:
+    own = colours(name.partition(" ")[0] for name in names)  # "srelu fused": SReLU's
+    for name, colour in [*zip(names, own, strict=True), (FLOOR, SOFT)]:
         points = sorted(_point(r) for r in rows if r["provider"] == name)
         line = "--" if name == FLOOR else "-"
         axes.plot(*zip(*points, strict=True), line, color=colour, label=name, linewidth=1.4)

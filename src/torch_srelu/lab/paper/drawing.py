@@ -11,8 +11,10 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ..colours import OWN
+
 INK, SOFT, GRID = "#1b1f24", "#8b949e", "#e6e8eb"
-COLOURS = ("#d1495b", "#2e6f95", "#3a7d44", "#8e6c8a")
+COLOURS = tuple(OWN.values())  # the first is SReLU's
 
 STYLE: dict[Any, Any] = {
     "font.size": 9.0,

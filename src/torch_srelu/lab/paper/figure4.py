@@ -11,14 +11,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from ..colours import OWN
 from ..recipes import LENGTHS
 from .blocks import CIFAR
 from .cells import how_to_run
-from .drawing import COLOURS, GRID, panels, styled
+from .drawing import GRID, panels, styled
 from .published import TITLES
 from .standing import Standing
 
-# SReLU first: the first colour is its own.
 ROWS = {"nin+srelu": "SReLU", "nin+prelu": "PReLU", "nin+lrelu": "LReLU", "nin+relu": "ReLU"}
 
 
@@ -34,7 +34,8 @@ def draw(standing: Standing) -> Figure:
             axes.yaxis.set_major_formatter(FuncFormatter(lambda loss, _: f"{loss:g}"))
             axes.yaxis.set_minor_locator(NullLocator())
             axes.grid(color=GRID, linewidth=0.6)
-            for row, colour in zip(ROWS, COLOURS, strict=True):
+            for row in ROWS:
+                colour = OWN[row.removeprefix("nin+")]
                 _curve(axes, standing, row, condition, length, colour)
             if axes.lines:
                 axes.legend(frameon=False, fontsize=8)

@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import html
-import itertools
 import math
 from typing import Any
 
 import plotly.graph_objects as go
 
+from ..colours import colours
 from ..comparison import Comparison, Rival
 from ..learned import in_order
 from ..statistics import summarise
 
-HERO = "#d9503a"  # SReLU's
-PALETTE = ("#3f7cac", "#5b9e5f", "#9a6fb0", "#c79a2b", "#4aa3a2", "#8a7461", "#7d8794", "#c26d9a")
 
-
-def colours(comparison: Comparison) -> dict[str, str]:
-    """A colour for each rival by name: the first srelu has its own, the others take turns."""
+def colours_of(comparison: Comparison) -> dict[str, str]:
+    """A colour for each rival by name."""
     rivals = {rival.name: rival.records[0].run.activation for rival in comparison.rivals}
-    hero = next((name for name, activation in rivals.items() if activation == "srelu"), None)
-    turns = itertools.cycle(PALETTE)
-    return {name: HERO if name == hero else next(turns) for name in rivals}
+    return dict(zip(rivals, colours(rivals.values()), strict=True))
 
 
 def errors(comparison: Comparison) -> go.Figure | None:
     """Every run's test error as a dot, each rival's mean and 95 % interval; None without any."""
     figure = go.Figure()
-    palette = colours(comparison)
+    palette = colours_of(comparison)
     for rival in reversed(comparison.rivals):
         if rival.summary is None:
             continue
@@ -71,7 +66,7 @@ def convergence(
     has the column.
     """
     figure = go.Figure()
-    palette = colours(comparison)
+    palette = colours_of(comparison)
     lowest, highest = math.inf, 0.0
     for rival in comparison.rivals:
         epochs, low, mean, high = _band(rival, column, unit)
@@ -111,7 +106,7 @@ def convergence(
 def magnitude(comparison: Comparison) -> go.Figure | None:
     """The paper's Figure 3: mean magnitude of each activation's inputs, by layer, last epoch."""
     figure = go.Figure()
-    palette = colours(comparison)
+    palette = colours_of(comparison)
     for rival in comparison.rivals:
         runs = [received.magnitude for r in rival.finished if (received := r.inputs())]
         if not runs:

@@ -147,7 +147,7 @@ def _run_row(record: Record) -> list[str]:
 
 def _errors(c: Comparison) -> str:
     """The errors' table, each rival with the colour of its curves, the lowest mean in bold."""
-    grid, palette = tables.errors(c), figures.colours(c)
+    grid, palette = tables.errors(c), figures.colours_of(c)
     lowest = min((r.summary.mean for r in c.rivals if r.summary), default=None)
     rows = []
     for rival, row in zip(c.rivals, grid.rows, strict=True):
