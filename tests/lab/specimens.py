@@ -53,7 +53,8 @@ def record_of(
 ) -> records.Record:
     """The record of any run, with the outcome that is wanted; of ``kept`` epochs, or of all."""
     record = records.create(root, run, environment)
-    records.write_history(record.folder, _history(run, layers, status, kept or run.epochs))
+    history = _history(run, layers, status, kept or run.epochs)
+    records.write_history(record.folder, history)
     labels = torch.arange(IMAGES) % 10
     predictions = labels.clone()
     predictions[list(wrong)] += 1
@@ -65,6 +66,9 @@ def record_of(
         result: dict[str, Any] = {
             "status": status,
             "test_error": error,
+            "test_loss": 4 * error if error is not None else None,
+            "train_loss": history.metrics[-1].train_loss if status == "finished" else None,
+            "train_error": history.metrics[-1].train_error if status == "finished" else None,
             "epochs": run.epochs,
             "seconds": 2.0 * run.seed,
             "adapt_seconds": 0.5 if run.freeze else 0.0,
@@ -96,5 +100,6 @@ def _history(run: Run, layers: dict[str, int], status: str | None, epochs: int) 
             parameters,
             {name: torch.quantile(x, grid) for name, x in inputs.items()},
             {name: x.abs().mean() for name, x in inputs.items()},
+            {name: x.std() for name, x in inputs.items()},
         )
     return history

@@ -44,6 +44,9 @@ def test_what_is_kept_is_kept_to_the_last_bit(tmp_path: Path, runs: list[Record]
         assert record.parameters().keys() == whole.parameters().keys()
         for layer, values in record.parameters().items():
             assert torch.equal(values, whole.parameters()[layer][-1:])
+        assert record.weights().keys() == whole.weights().keys() != set()
+        for layer, values in record.weights().items():
+            assert torch.equal(values, whole.weights()[layer][-1:])
         last, all_epochs = record.inputs(), whole.inputs()
         assert last is not None
         assert all_epochs is not None

@@ -25,7 +25,8 @@ def history(epochs: int = 2) -> History:
         metrics = Metrics(epoch, 0.1 / 3, 2 / epoch, 0.5, 1e-17, 0.25, error, "frozen")
         quantiles = torch.rand(len(PROBABILITIES), generator=draw)
         parameters = torch.rand(4, 5, generator=draw)
-        made.add(metrics, {"conv1": parameters}, {"conv1": quantiles}, {"conv1": quantiles.mean()})
+        seen = [{"conv1": t} for t in (parameters, quantiles, quantiles.mean(), parameters.std())]
+        made.add(metrics, *seen)
     return made
 
 
@@ -43,6 +44,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path):
     assert torch.equal(record.parameters()["conv1"], torch.stack(made.parameters["conv1"]))
     assert torch.equal(record.inputs().quantiles["conv1"], torch.stack(made.quantiles["conv1"]))
     assert torch.equal(record.inputs().magnitude["conv1"], torch.stack(made.magnitude["conv1"]))
+    assert torch.equal(record.weights()["conv1"], torch.stack(made.weights["conv1"]))
     assert record.inputs().probabilities.tolist() == list(PROBABILITIES)
     assert torch.equal(record.predictions(), predicted.to(torch.uint8))
     assert torch.equal(record.labels(), predicted.flip(0).to(torch.uint8))
@@ -51,7 +53,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path):
 def test_a_history_survives_its_checkpoint():
     made = history()
     again = History.from_state_dict(made.state_dict())
-    again.add(made.metrics[-1], {"conv1": torch.ones(4, 5)}, {}, {})
+    again.add(made.metrics[-1], {"conv1": torch.ones(4, 5)}, {}, {}, {})
     assert again.metrics[:2] == made.metrics
     assert again.parameter_tensors()["conv1"].shape == (3, 4, 5)
 
@@ -124,6 +126,7 @@ def test_damaged_records_say_which_file(tmp_path):
     for name, read in (
         ("inputs.safetensors", record.inputs),
         ("parameters.safetensors", record.parameters),
+        ("weights.safetensors", record.weights),
         ("predictions.gz", record.predictions),
     ):
         path = folder / name

@@ -1,9 +1,9 @@
 """Records small enough to be committed: one archive a run, read by the code that reads records.
 
 An archive keeps of a finished record the run, the environment, the result, the metrics of every
-epoch, the test predictions, and of the learned parameters and the inputs of activations the last
-epoch. Nothing that is kept loses a bit. Checkpoints stay behind, and the true classes of the test
-images are stored once for each data set beside the archives.
+epoch, the test predictions, and of the learned parameters, the inputs of activations and the size
+of weights the last epoch. Nothing that is kept loses a bit. Checkpoints stay behind, and the true
+classes of the test images are stored once for each data set beside the archives.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from . import files, records
 from .records import ARCHIVE, Record
 
 WHOLE = ("run.json", "metrics.csv", "predictions.gz")
-LAST_EPOCH = ("parameters.safetensors", "inputs.safetensors")
+LAST_EPOCH = ("parameters.safetensors", "inputs.safetensors", "weights.safetensors")
 _EPOCHLESS = ("probabilities",)  # tensors of inputs.safetensors that belong to no epoch
 
 

@@ -1,4 +1,4 @@
-"""What a run leaves behind epoch by epoch: metrics, learned parameters, inputs of activations."""
+"""What a run leaves behind epoch by epoch: metrics, and what was seen inside the network."""
 
 from __future__ import annotations
 
@@ -52,6 +52,7 @@ class History:
     parameters: dict[str, list[Tensor]] = field(default_factory=dict)  # layer: (4, C) an epoch
     quantiles: dict[str, list[Tensor]] = field(default_factory=dict)  # layer: (Q,) an epoch
     magnitude: dict[str, list[Tensor]] = field(default_factory=dict)  # layer: () an epoch
+    weights: dict[str, list[Tensor]] = field(default_factory=dict)  # layer: () an epoch
 
     def add(
         self,
@@ -59,6 +60,7 @@ class History:
         parameters: Mapping[str, Tensor],
         quantiles: Mapping[str, Tensor],
         magnitude: Mapping[str, Tensor],
+        weights: Mapping[str, Tensor],
     ) -> None:
         """Appends one epoch."""
         self.metrics.append(metrics)
@@ -66,6 +68,7 @@ class History:
             (self.parameters, parameters),
             (self.quantiles, quantiles),
             (self.magnitude, magnitude),
+            (self.weights, weights),
         ):
             for layer, value in new.items():
                 series.setdefault(layer, []).append(value)
@@ -81,6 +84,10 @@ class History:
         tensors |= {f"{layer}/magnitude": t for layer, t in _stack(self.magnitude).items()}
         return tensors
 
+    def weight_tensors(self) -> dict[str, Tensor]:
+        """Per layer, (epochs,): the root mean square of its weights after each epoch."""
+        return _stack(self.weights)
+
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers and tensors, for a checkpoint."""
         return {
@@ -88,6 +95,7 @@ class History:
             "parameters": _stack(self.parameters),
             "quantiles": _stack(self.quantiles),
             "magnitude": _stack(self.magnitude),
+            "weights": _stack(self.weights),
         }
 
     @classmethod
@@ -95,7 +103,7 @@ class History:
         """The history that `state_dict` described."""
         series = {
             name: {layer: list(t.unbind(0)) for layer, t in state[name].items()}
-            for name in ("parameters", "quantiles", "magnitude")
+            for name in ("parameters", "quantiles", "magnitude", "weights")
         }
         return cls(metrics=[Metrics(*m) for m in state["metrics"]], **series)
 

@@ -1,4 +1,4 @@
-"""Looks into a network between two epochs: what goes into its activations, what they learned."""
+"""Looks into a network between two epochs: weights, inputs of activations, what they learned."""
 
 from __future__ import annotations
 
@@ -25,6 +25,18 @@ def parameters(net: Network) -> dict[str, Tensor]:
         layer: torch.stack([getattr(unit, name).detach() for name in NAMES]).cpu()
         for layer, unit in units.items()
     }
+
+
+@torch.no_grad()
+def weights(net: Network) -> dict[str, Tensor]:
+    """Per layer, () on the CPU: the root mean square of its weights."""
+    layers = {
+        name.removesuffix(".conv").removesuffix(".linear"): module.weight
+        for name, module in net.named_modules()
+        if isinstance(module, nn.Conv2d | nn.Linear)
+    }
+    sizes = torch.stack([weight.float().square().mean().sqrt() for weight in layers.values()])
+    return dict(zip(layers, sizes.cpu(), strict=True))
 
 
 @torch.no_grad()

@@ -4,6 +4,7 @@
         run.json                the run, the environment, the result (null until it has one)
         metrics.csv             one line an epoch
         parameters.safetensors  per SReLU layer (epochs, 4, C): t_r, a_r, t_l, a_l
+        weights.safetensors     per layer the root mean square of its weights
         inputs.safetensors      per layer quantiles and mean magnitude of the activation's inputs
         predictions.gz          the predicted class of every test image, one byte each
         labels.gz               the true class, likewise
@@ -81,6 +82,13 @@ class Record:
         """
         tensors = self.tensors("inputs.safetensors")
         return inputs_from(tensors) if tensors else None
+
+    def weights(self) -> dict[str, Tensor]:
+        """Per layer, (epochs,): the root mean square of its weights; empty if not kept.
+
+        An archive has the last epoch alone.
+        """
+        return self.tensors("weights.safetensors")
 
     @property
     def tested(self) -> bool:
@@ -218,6 +226,7 @@ def write_history(folder: Path, history: History) -> None:
     if history.parameters:
         _write_tensors(folder / "parameters.safetensors", history.parameter_tensors())
     _write_tensors(folder / "inputs.safetensors", history.input_tensors())
+    _write_tensors(folder / "weights.safetensors", history.weight_tensors())
 
 
 def write_predictions(folder: Path, predictions: Tensor, labels: Tensor) -> None:

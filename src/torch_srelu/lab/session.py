@@ -150,7 +150,8 @@ class Session:
             phase=self.phase,
         )
         quantiles, magnitude = probe.inputs(self.net, self.source.first(probe.IMAGES), self.run)
-        self.history.add(metrics, probe.parameters(self.net), quantiles, magnitude)
+        parameters, weights = probe.parameters(self.net), probe.weights(self.net)
+        self.history.add(metrics, parameters, quantiles, magnitude, weights)
         self.epoch, self.step, self.seconds = self.epoch + 1, 0, 0.0
         return metrics
 

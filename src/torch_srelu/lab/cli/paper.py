@@ -12,7 +12,7 @@ from rich.text import Text
 
 from .. import files, tables
 from ..choices import check_choice
-from ..paper import ablations, differences, grids, listing, page
+from ..paper import ablations, differences, fit, grids, listing, page
 from ..paper.standing import Standing
 from . import blocks
 from .blocks import ResultsFolder
@@ -27,6 +27,7 @@ app = typer.Typer(
         "srelu paper table2 --json",
         "srelu paper differences",
         "srelu paper ablations",
+        "srelu paper fit",
         "srelu paper figure4 --out curves.svg",
         "srelu paper run headline --jobs 6 --minutes 9",
         "srelu paper collect headline",
@@ -103,6 +104,17 @@ def _ablations(results: ResultsFolder = None) -> None:
     """What the gain is made of: SReLU with one decision changed, reused, and given no more time."""
     with one_line_errors():
         for grid in ablations.grids(Standing.committed(results)):
+            console.print(tables.grid_text(grid))
+
+
+@app.command("fit")
+def _fit(results: ResultsFolder = None) -> None:
+    """How well the networks fit, and how large their weights and inputs are, from the records."""
+    with one_line_errors():
+        made = fit.grids(Standing.committed(results))
+        if not made:
+            raise ValueError("no run has a record yet: `srelu paper run headline`")
+        for grid in made:
             console.print(tables.grid_text(grid))
 
 

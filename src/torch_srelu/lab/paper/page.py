@@ -11,7 +11,7 @@ from ..fates import DEAD, DEAD_AFTER, DIVERGED
 from ..recipes import FAITHFUL, LENGTHS
 from ..rivals.recipes import SHORT
 from ..tables import Grid, grid_markdown
-from . import ablations, differences, grids
+from . import ablations, differences, fit, grids
 from .blocks import BLOCKS, REHEARSAL
 from .standing import Standing, results_folder
 
@@ -84,6 +84,9 @@ def render(standing: Standing, findings: str) -> str:
     for name in grids.NAMES:
         parts += [grid_markdown(grid) for grid in grids.table(name, standing)]
     parts += ["## What the gain is made of\n", *map(grid_markdown, ablations.grids(standing))]
+    fits = fit.grids(standing)
+    if fits:
+        parts += ["## How they fit, and what is inside\n", *map(grid_markdown, fits)]
     if recorded(standing):
         parts += ["## What was learned\n", f"![{LEARNED}]({Path(FUNCTIONS).name})\n"]
         parts += [f"{LEARNED}; thin: single channels, thick: the mean of all.\n"]

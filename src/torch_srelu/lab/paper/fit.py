@@ -1,0 +1,119 @@
+"""How well the networks fit their training data, and what they look like inside.
+
+Whether an error is one of over- or of underfitting, and whether weights and inputs have the size
+that the paper's had: where a result differs from the paper's, the first things to look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ..learned import in_order, layers
+from ..probe import IMAGES
+from ..recipes import LENGTHS
+from ..tables import NOTHING, Grid
+from .blocks import CIFAR
+from .differences import NAMES
+from .published import LEARNED, LEARNED_NAMES, TITLES
+from .standing import Cell, Standing
+
+FITTED = ("train_loss", "train_error", "test_loss", "test_error")  # the errors in percent
+FITTED_NOTE = (
+    "Means over n seeds. Training loss and error are those of the last epoch while it was trained, "
+    "with dropout; test loss and error those of its end, without."
+)
+INPUTS_NOTE = (
+    f"At the last epoch, on {IMAGES} training images; means over seeds. t_r of SReLU: means over "
+    "the channels of a layer."
+)
+WEIGHTS_NOTE = "At the last epoch; means over the seeds whose records have it."
+
+
+def grids(standing: Standing) -> list[Grid]:
+    """Both tables for each data set and length that has records."""
+    made = []
+    for length in LENGTHS:
+        for condition in CIFAR:
+            cells = {name: standing.cell(f"nin+{name}", condition, length) for name in NAMES}
+            found = {name: cell for name, cell in cells.items() if cell and cell.rival.finished}
+            if found:
+                title = f"{TITLES[condition]}, {LENGTHS[length][condition]} epochs"
+                made += [_fitted(title, found), _inputs(title, condition, found)]
+                if any(map(_weights, found.values())):
+                    made.append(_weighed(title, found))
+    return made
+
+
+def _fitted(title: str, cells: Mapping[str, Cell]) -> Grid:
+    rows = []
+    for name, cell in cells.items():
+        results = [record.result for record in cell.rival.finished if record.result]
+        train_loss, train_error, test_loss, test_error = (
+            float(np.mean([result[what] for result in results])) for what in FITTED
+        )
+        rows.append(
+            [
+                NAMES[name],
+                f"{train_loss:.3f}",
+                f"{100 * train_error:.2f}",
+                f"{test_loss:.3f}",
+                f"{100 * test_error:.2f}",
+                str(len(results)),
+            ]
+        )
+    headers = ["", "training loss", "training error", "test loss", "test error", "n"]
+    return Grid(f"How well they fit: {title}", headers, rows, FITTED_NOTE)
+
+
+def _inputs(title: str, condition: str, cells: Mapping[str, Cell]) -> Grid:
+    learned = layers(cells["srelu"].rival) if "srelu" in cells else {}
+    place, paper = LEARNED_NAMES.index("t_r"), LEARNED[condition]
+    rows = [
+        [
+            *line,
+            _number(learned[line[0]].mean[place] if line[0] in learned else None),
+            _number(paper[line[0]][place]),
+        ]
+        for line in _by_layer(cells, {name: _magnitudes(cell) for name, cell in cells.items()}, 2)
+    ]
+    headers = ["layer", *(NAMES[name] for name in cells), "t_r", "t_r paper"]
+    return Grid(f"Mean magnitude of inputs: {title}", headers, rows, INPUTS_NOTE)
+
+
+def _weighed(title: str, cells: Mapping[str, Cell]) -> Grid:
+    rows = _by_layer(cells, {name: _weights(cell) for name, cell in cells.items()}, 4)
+    headers = ["layer", *(NAMES[name] for name in cells)]
+    return Grid(f"Root mean square of weights: {title}", headers, rows, WEIGHTS_NOTE)
+
+
+def _by_layer(
+    cells: Mapping[str, Cell], values: Mapping[str, list[Mapping[str, float]]], digits: int
+) -> list[list[str]]:
+    """A line for each layer: its name and, for each cell, the mean of its runs' values."""
+    run = next(iter(cells.values())).run
+    means = {name: _mean(runs) for name, runs in values.items()}
+    names = in_order(run, {layer for mean in means.values() for layer in mean})
+    return [
+        [layer, *(_number(means[name].get(layer), digits) for name in cells)] for layer in names
+    ]
+
+
+def _magnitudes(cell: Cell) -> list[Mapping[str, float]]:
+    kept = [record.inputs() for record in cell.rival.finished]
+    return [{n: m[-1].item() for n, m in inputs.magnitude.items()} for inputs in kept if inputs]
+
+
+def _weights(cell: Cell) -> list[Mapping[str, float]]:
+    kept = [record.weights() for record in cell.rival.finished]
+    return [{n: w[-1].item() for n, w in weights.items()} for weights in kept if weights]
+
+
+def _mean(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Of each layer over the runs; empty without any."""
+    return {layer: float(np.mean([run[layer] for run in runs])) for layer in (runs or [{}])[0]}
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return NOTHING if value is None else f"{value:.{digits}f}"

@@ -1,0 +1,46 @@
+"""How well networks fit, from records."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from reproduction import all_of
+
+from torch_srelu.lab.paper import fit
+from torch_srelu.lab.paper.standing import Standing
+from torch_srelu.lab.tables import NOTHING
+
+
+def test_numbers_are_means_of_the_records(standing: Standing) -> None:
+    fitted, inputs, weights, *others = fit.grids(standing)
+    assert len(others) == 3  # CIFAR-100
+    cell = standing.cell("nin+prelu", "cifar10", "short")
+    assert cell is not None
+    runs = cell.rival.finished
+    name, loss, error, _, test, n = fitted.rows[1]
+    assert (name, n) == ("PReLU", str(len(runs)))
+    assert float(loss) == pytest.approx(np.mean([r.metrics[-1].train_loss for r in runs]), abs=1e-3)
+    assert float(error) == pytest.approx(
+        np.mean([100 * r.metrics[-1].train_error for r in runs]), abs=1e-2
+    )
+    assert float(test) == pytest.approx(np.mean(list(cell.rival.errors.values())), abs=1e-2)
+    for grid, values in (
+        (inputs, [r.inputs().magnitude["conv2"][-1] for r in runs]),
+        (weights, [r.weights()["conv2"][-1] for r in runs]),
+    ):
+        (line,) = (row for row in grid.rows if row[0] == "conv2")
+        assert float(line[2]) == pytest.approx(np.mean(values), abs=1e-2)
+    assert [row[0] for row in inputs.rows][:4] == ["conv1", "cccp1", "cccp2", "conv2"]
+    assert inputs.rows[3][-1] == "5.32"  # the paper's
+
+
+def test_what_was_not_recorded_is_left_out(tmp_path: Path) -> None:
+    standing = Standing(all_of(tmp_path, "headline-cifar10"))
+    for record in standing.ended:
+        (record.folder / "weights.safetensors").unlink()
+        if record.run.activation == "prelu":
+            (record.folder / "inputs.safetensors").unlink()
+    _, inputs, *others = fit.grids(standing)
+    assert others == []
+    assert {row[2] for row in inputs.rows} == {NOTHING}
+    assert fit.grids(Standing([])) == []

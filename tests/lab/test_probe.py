@@ -1,0 +1,18 @@
+"""What is read off a network between two epochs."""
+
+import torch
+
+from torch_srelu.lab import probe, systems
+from torch_srelu.lab.paper.blocks import contests
+from torch_srelu.lab.paper.contests import wanted
+
+
+def test_every_network_has_the_size_of_its_weights() -> None:
+    for run in {run.net: run for run in wanted(contests(), {})}.values():
+        net = systems.plan(run.net).build(run.activation, run.options)
+        layers = [m for m in net.modules() if isinstance(m, torch.nn.Conv2d | torch.nn.Linear)]
+        found = probe.weights(net)
+        sizes = [layer.weight.norm() / layer.weight.numel() ** 0.5 for layer in layers]
+        torch.testing.assert_close(torch.stack(list(found.values())), torch.stack(sizes))
+        if run.net.startswith("nin"):
+            assert list(found) == [name for name, _ in net.sites()]
