@@ -37,7 +37,7 @@ def test_differences_are_paired_and_corrected_together(standing: Standing) -> No
     assert found["relu", "cifar10"].versus.paired.n == 3
     tests, prelus, others = differences.grids(standing)
     assert [row[0] for row in tests.rows][:2] == ["ReLU, CIFAR-10", "PReLU, CIFAR-10"]
-    assert {row[2] for row in others.rows} == {"16"}
+    assert {row[3] for row in others.rows} == {"16"}
     assert "over 4 tests." in tests.note
     assert [row[:2] for row in prelus.rows] == [
         ["ReLU, CIFAR-10", "+0.07"],

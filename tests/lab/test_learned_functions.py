@@ -16,7 +16,8 @@ def test_lines_are_the_learned_functions(standing: Standing) -> None:
     assert list(found) == ["cifar10", "cifar100"]
     panels = learned_functions.draw(standing).axes
     assert [axes.get_title() for axes in panels[:9]] == [
-        *("conv1", "cccp1", "cccp2", "conv2", "cccp3", "cccp4", "conv3", "cccp5", "cccp6")
+        "conv1, CIFAR-10, 100 epochs",
+        *("cccp1", "cccp2", "conv2", "cccp3", "cccp4", "conv3", "cccp5", "cccp6"),
     ]
     for condition, first in (("cifar10", panels[0]), ("cifar100", panels[9])):
         record = found[condition]

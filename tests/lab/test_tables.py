@@ -108,6 +108,9 @@ def test_verdict_claims_no_more_than_the_test(tmp_path: Path) -> None:
     found = "srelu has the lowest mean test error, 5.50 %, 5.17 points below relu (p = 0.001)."
     assert verdict([20, 21, 23], [10, 11, 12]) == found
     assert "3 seeds cannot tell from chance" in verdict([20, 14, 18], [10, 18, 12])
+    assert "points below relu over the 3 seeds that both have (p" in verdict(
+        [20, 21, 23], [10, 11, 12, 9]
+    )
     assert verdict([20, 14], [10, 12]).endswith("over n = 2 paired seeds.")
     assert verdict([10, 11], [20, 30]) == (
         "relu has the lowest mean test error, 5.25 %: no rival beats the baseline."

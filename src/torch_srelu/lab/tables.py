@@ -59,6 +59,9 @@ def errors(comparison: Comparison) -> Grid:
     if fallen:
         note += f" Not in the means: {'; '.join(fallen)}."
     note += f" Trained on {'; '.join(comparison.places)}."
+    loads = {r.environment.get("beside", 1) for rival in comparison.rivals for r in rival.records}
+    if len(loads) > 1:
+        note += " Seconds do not compare: not all runs shared the device with as many others."
     return Grid(comparison.title, headers, rows, note)
 
 
@@ -120,7 +123,11 @@ def verdict(comparison: Comparison) -> str:
     if versus is None:
         return f"{lead}; not tested, it has no seed in common with {base.name}."
     side = "below" if versus.paired.mean <= 0 else "above"
-    lead += f", {abs(versus.paired.mean):.2f} points {side} {base.name}"
+    own = next(rival.errors for rival in comparison.rivals if rival.name == name)
+    shared = versus.paired.n
+    all_paired = shared == len(own) == len(base.errors)
+    over = "" if all_paired else f" over the {counted(shared, 'seed')} that both have"
+    lead += f", {abs(versus.paired.mean):.2f} points {side} {base.name}{over}"
     if versus.p is None:
         return f"{lead}; too little to test, over n = {counted(versus.paired.n, 'paired seed')}."
     told = f"p = {probability(versus.p)}".replace("= <", "<")

@@ -47,7 +47,7 @@ def bench(
     """Time SReLU and its rivals on the device that is there.
 
     Medians over rounds in which every provider takes its turn; read the ratios to relu. The byte
-    floor is what copying the same bytes costs.
+    floor is the time of negating the same tensor, in proportion to the bytes that must move.
     """
     with one_line_errors():
         for provider in providers or ():

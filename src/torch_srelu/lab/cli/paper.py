@@ -101,7 +101,7 @@ def _figure(name: str) -> Callable[..., None]:
 
 @app.command("ablations")
 def _ablations(results: ResultsFolder = None) -> None:
-    """What the gain is made of: SReLU with one decision changed, reused, and given no more time."""
+    """What the gain is made of: SReLU with one decision changed or reused, ReLU for longer."""
     with one_line_errors():
         for grid in ablations.grids(Standing.committed(results)):
             console.print(tables.grid_text(grid))

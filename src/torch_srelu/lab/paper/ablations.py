@@ -1,4 +1,4 @@
-"""What the gain is made of: SReLU with one decision changed, reused, and given no more time."""
+"""What the gain is made of: SReLU with one decision changed or reused, ReLU trained for longer."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CHANGED = [
 ]
 OTHERS = [
     Question(
-        "reused: as SReLU - as it is",
+        "reused: as SReLU - as leaky ReLU",
         "reuse-cifar10",
         "reuse:srelu",
         ("reuse-cifar10", "reuse:lrelu"),

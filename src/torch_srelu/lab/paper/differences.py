@@ -116,6 +116,7 @@ def _other_intervals(found: list[Difference], length: str) -> Grid:
     rows = [
         [
             _name(d),
+            str(d.versus.paired.n),
             interval(d.versus.pooled),
             str(d.pooled.degrees) if d.pooled else NOTHING,
             interval(d.versus.images),
@@ -125,9 +126,10 @@ def _other_intervals(found: list[Difference], length: str) -> Grid:
     note = (
         "Two other 95 % intervals. Pooled: of the difference of the means over all seeds of "
         "either, unpaired, from the spread within all rivals on the data set, as if it were the "
-        "same for all. Images: bootstrap over the test images, the paired seeds being given."
+        "same for all. Images: bootstrap over the test images, for the networks of the n seeds "
+        "that both have."
     )
-    headers = ["SReLU minus", "pooled", "degrees of freedom", "images"]
+    headers = ["SReLU minus", "n", "pooled", "degrees of freedom", "images"]
     return Grid(f"{_title('srelu', length)}: other intervals", headers, rows, note)
 
 

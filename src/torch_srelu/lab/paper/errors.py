@@ -14,7 +14,10 @@ from .published import IMAGENET, TITLES, Row, Table
 from .standing import Cell, Standing, contests_with
 from .systems import SYSTEMS, is_short
 
-READING = "Test error in percent at the last epoch; ema: of the averaged weights; sd: over n seeds."
+READING = (
+    "Test error in percent at the last epoch; ema: of the averaged weights; sd: over n seeds; "
+    "dead: starts that learned nothing, replaced; div.: runs that diverged."
+)
 HEADERS = ["model", "paper", "ours", "sd", "95 % interval", "n", "ema", "dead", "div."]
 # What is to be known of a condition.
 REMARKS = {

@@ -50,7 +50,7 @@ def _prelu(axes: Axes) -> None:
     def prelu(x: Tensor, slope: float) -> Tensor:
         return F.prelu(x, torch.tensor([slope], dtype=x.dtype))
 
-    _panel(axes, "PReLU", "left slope learned", prelu(INPUT, 0.25))
+    _panel(axes, "PReLU", "left slope learned; dashed: others", prelu(INPUT, 0.25))
     left = INPUT[INPUT <= 0]
     for slope in (-0.3, 0.6):
         _aside(axes, left, prelu(left, slope))

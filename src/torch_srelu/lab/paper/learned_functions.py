@@ -22,23 +22,27 @@ from .figure4 import longest
 from .published import TITLES
 from .standing import Standing
 
+COLUMNS = 3
 SHOWN = 24  # channels of a layer, evenly spaced
 RANGE = (0.01, 0.99)  # quantiles of a layer's inputs between which it is drawn
 
 
 def draw(standing: Standing) -> Figure:
-    """Draws a row of layers for each data set, of the first seed at the longest length there is."""
+    """Draws the layers for each data set, of the first seed at the longest length there is."""
     found = recorded(standing)
     if not found:
         raise ValueError(
             "no run with SReLU has a record yet, whose functions could be drawn: "
             "`srelu paper run headline`"
         )
-    columns = max(len(record.parameters()) for record in found.values())
+    layers = max(len(record.parameters()) for record in found.values())
+    rows = -(-layers // COLUMNS)  # of each data set
     with styled():
-        figure, axes = panels(len(found), columns, (1.35 * columns, 1.75 * len(found)))
-        for row, (condition, record) in enumerate(found.items()):
-            _layers(axes[row * columns :], TITLES[condition], record)
+        figure, axes = panels(len(found) * rows, COLUMNS, (7.4, 1.8 * rows * len(found)))
+        for place, (condition, record) in enumerate(found.items()):
+            _layers(axes[place * rows * COLUMNS :], TITLES[condition], record)
+        figure.supxlabel("input", fontsize=8)
+        figure.supylabel("output", fontsize=8)
     return figure
 
 
@@ -54,11 +58,11 @@ def _layers(axes: Sequence[Axes], title: str, record: Record) -> None:
     assert inputs is not None, f"{record.folder} has parameters but not the inputs"
     for place, name in enumerate(in_order(record.run, parameters)):
         low, high = np.interp(RANGE, inputs.probabilities, inputs.quantiles[name][-1])
-        _functions(axes[place], name, parameters[name][-1].double().numpy(), low, high)
-    axes[0].set_ylabel(f"{title}, {record.run.epochs} epochs", color=INK)
+        words = f"{name}, {title}, {record.run.epochs} epochs" if place == 0 else name
+        _functions(axes[place], words, parameters[name][-1].double().numpy(), low, high)
 
 
-def _functions(axes: Axes, name: str, params: np.ndarray, low: float, high: float) -> None:
+def _functions(axes: Axes, title: str, params: np.ndarray, low: float, high: float) -> None:
     """Some channels of a layer, whose parameters are (4, C), and the mean over all of them."""
     channels = params.shape[1]
     some = np.linspace(0, channels - 1, min(SHOWN, channels)).round().astype(int)
@@ -71,8 +75,8 @@ def _functions(axes: Axes, name: str, params: np.ndarray, low: float, high: floa
     grid = np.linspace(low, high, 81)
     mean = _values(np.repeat(grid[:, None], channels, axis=1), params).mean(1)
     axes.plot(grid, mean, color=INK, linewidth=1.3)
-    axes.set_title(name, fontsize=8.5)
-    axes.tick_params(labelsize=6.5, length=2, pad=1.5)
+    axes.set_title(title, fontsize=8.5)
+    axes.tick_params(labelsize=7.5, length=2, pad=1.5)
 
 
 def _values(x: np.ndarray, params: np.ndarray) -> np.ndarray:

@@ -30,14 +30,15 @@ def grids(standing: Standing) -> list[Grid]:
 
 
 def _line(row: Row, condition: str, standing: Standing) -> list[str]:
-    contest = contests_with(row.name, condition)[0]
-    cell = standing.cell(row.name, condition, contest.length)
+    length = contests_with(row.name, condition)[0].length
+    contests = contests_with(row.name, condition, length)
+    cell = standing.cell(row.name, condition, length)
     n = cell.rival.summary.n if cell and cell.rival.summary else 0
     paper = row.errors.get(condition)
-    missing = standing.missing([contest])
-    cost = standing.cost([contest]) if missing else standing.spent([contest])
+    cost = standing.cost(contests) if standing.missing(contests) else standing.spent(contests)
+    names = " ".join(contest.name for contest in contests)
     return [
-        f"{row.title}: `srelu paper run {contest.name}`, {cost}",
+        f"{row.title}: `srelu paper run {names}`, {cost}",
         NOTHING if paper is None else f"{paper:.2f}",
         f"{value(cell)}, n = {n}" if cell else "not run",
     ]
