@@ -100,7 +100,7 @@ def test_every_row_is_listed_with_its_command_and_cost(standing: Standing) -> No
             "not run",
         ],
         "Table 1: CIFAR-10": [
-            "NIN + SReLU: `srelu paper run headline-cifar10 seeds-cifar10`, took 2 min on one "
+            "NIN + SReLU: `srelu paper run headline-cifar10 seeds-cifar10`, took 3 min on one "
             "a machine",
             "8.41",
             "11.25, n = 8",
