@@ -85,6 +85,17 @@ def test_nothing_stays_behind(backward) -> None:
 
 
 @pytest.mark.usefixtures("_no_collector")
+@pytest.mark.parametrize("last", [torch.sigmoid, torch.log_softmax, torch.exp])
+def test_operators_that_keep_their_own_output_hold_no_graph(last) -> None:
+    options = {"dim": 1} if last is torch.log_softmax else {}
+    with recompute_outputs():
+        y = last(conv()(unit()(images())), **options)
+        held = weakref.ref(y)
+        del y
+    assert held() is None
+
+
+@pytest.mark.usefixtures("_no_collector")
 def test_an_output_that_lives_on_does_not_hold_its_input() -> None:
     first, act = conv(), unit()
     with recompute_outputs():

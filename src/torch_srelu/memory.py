@@ -107,7 +107,10 @@ def _pack(tensor: Tensor) -> _Packed:
         return _here.input
     # Weights and data are leaves, and most of what is kept: no need to look them up. Nor for an
     # object: a network keeps hundreds of tensors, and each costs the host its time.
-    return (not tensor.is_leaf and _recomputed(tensor)) or (tensor, tensor._version)
+    if tensor.is_leaf:
+        return tensor, tensor._version
+    # Detached: some operators keep their own output, which would hold the graph that holds it.
+    return _recomputed(tensor) or (tensor.detach(), tensor._version)
 
 
 def _unpack(packed: _Packed) -> Tensor:
