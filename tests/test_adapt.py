@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.utils import parametrize
 
 from small_networks import batches, convnet, same, sgd, threads, train, units
 from torch_srelu import AdaptiveInit, LazySReLU, SReLU, param_groups
@@ -337,6 +338,15 @@ def test_bad_arguments_of_the_constructor():
     for absent in (None, list(model.parameters())):
         with pytest.raises(TypeError, match=r"a (NoneType|list), expected.*param_groups"):
             AdaptiveInit(model, absent)
+    with pytest.raises(ValueError, match=r"would shrink, by lambd, 12 SReLU.*lambd=0"):
+        AdaptiveInit(model, torch.optim.ASGD(param_groups(model, lr=0.1)))
+    other = convnet()
+    weights, ours = param_groups(other, lr=0.1)
+    AdaptiveInit(other, torch.optim.ASGD([weights, {**ours, "lambd": 0}]))
+    computed = nn.Sequential(nn.Linear(2, 2), SReLU(2))
+    parametrize.register_parametrization(computed[1], "t_r", nn.Softplus())
+    with pytest.raises(ValueError, match="1: t_r is computed from other parameters"):
+        AdaptiveInit(computed, sgd(computed))
     lazy = nn.Sequential(nn.Linear(2, 2), LazySReLU())
     with pytest.raises(ValueError, match="1: the number of channels is not known"):
         AdaptiveInit(lazy, torch.optim.SGD(lazy[0].parameters(), lr=0.1))

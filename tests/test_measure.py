@@ -205,7 +205,7 @@ def bad_data():
         "iterator": (chain, iter([good]), TypeError, "can be read only once"),
         "generator": (chain, (x for x in [good]), TypeError, "give a DataLoader"),
         "empty batches": (chain, [good[:0]], ValueError, "input of 0.0: no values"),
-        "idle unit": (Idle(), [good], ValueError, "input of idle: no values"),
+        "idle unit": (Idle(), [good], ValueError, "input of idle: no values.*evaluation mode"),
         "nan": (chain, [good, poisoned], ValueError, "input of 0.0: NaN or infinity"),
         "inf": (chain, [endless], ValueError, "input of 0.0: NaN or infinity"),
         "late nan": (nn.Sequential(chain[1], SReLU(2)), [poisoned], ValueError, "input of 1: NaN"),
@@ -245,7 +245,17 @@ def test_data_that_change_from_pass_to_pass_are_caught():
             self.size -= 100
             return iter([torch.linspace(0, 1, 3 * self.size).reshape(-1, 3)])
 
-    cases = {"saw other values": DataLoader(OwnGenerator(), 50), "saw 100 values": Shrinking()}
+    class Once:
+        batches = iter([torch.linspace(0, 1, 900).reshape(-1, 3)])
+
+        def __iter__(self):
+            return self.batches
+
+    cases = {
+        "saw other values": DataLoader(OwnGenerator(), 50),
+        "saw 100 values": Shrinking(),
+        "saw 0 values, the first 300.*read only once": Once(),
+    }
     for message, loader in cases.items():
         model = nn.Sequential(SReLU(3))
         optimizer = sgd(model)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrize, prune
 
 from torch_srelu import SReLU, param_groups
 from torch_srelu.optim import srelu_parameters
@@ -74,8 +75,20 @@ def test_a_parameter_in_two_groups_is_refused():
         param_groups(model, lr=0.1, groups=own)
 
 
+def test_parameters_behind_a_parametrization_or_pruning_are_not_decayed():
+    model = net()
+    unit = next(module for module in model if isinstance(module, SReLU))
+    prune.random_unstructured(unit, "a_l", 0.5)
+    parametrize.register_parametrization(unit, "t_l", nn.Tanh())
+    groups = param_groups(model, lr=0.1, weight_decay=0.2)
+    (apart,) = (group["params"] for group in groups if not group["weight_decay"])
+    assert {id(p) for p in unit.parameters()} <= {id(p) for p in apart}
+
+
 def test_groups_hold_parameters():
     model = net()
+    with pytest.raises(ValueError, match='must have "params"'):
+        param_groups(model, lr=0.1, groups=[{"lr": 1.0}])
     with pytest.raises(TypeError, match="must be parameters, got a tuple"):
         param_groups(model, lr=0.1, groups=[{"params": model.named_parameters()}])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-INSTALL = "pip install 'torch-srelu[lab]', or in a checkout pip install '.[lab]'"
+INSTALL = "in a checkout of torch-srelu, pip install '.[lab]'"
 
 
 def main() -> None:

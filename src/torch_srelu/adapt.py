@@ -231,6 +231,13 @@ def _check_model(model: nn.Module) -> None:
             "before you build the optimizer and AdaptiveInit"
         )
 
+    computed = [name for name, (first, *_) in units.items() if "t_r" not in first._parameters]
+    if computed:
+        raise ValueError(
+            f"{', '.join(computed)}: t_r is computed from other parameters (a parametrization, or "
+            "pruning), so adapt cannot set it. Make it a parameter again first"
+        )
+
 
 def _check_optimizer(model: nn.Module, optimizer: Optimizer) -> None:
     if not (hasattr(optimizer, "param_groups") and hasattr(optimizer, "state")):
@@ -242,10 +249,15 @@ def _check_optimizer(model: nn.Module, optimizer: Optimizer) -> None:
     ours = {name: p for name, p in srelu_parameters(model).items() if p.requires_grad}
     missing = [name for name, p in ours.items() if p not in held]
     decayed = [name for name, p in ours.items() if p in held and held[p].get("weight_decay")]
-    for names, problem in ((missing, "does not hold"), (decayed, "would decay")):
+    shrunk = [name for name, p in ours.items() if p in held and held[p].get("lambd")]  # by ASGD
+    for names, problem, remedy in (
+        (missing, "does not hold", _BUILD_IT),
+        (decayed, "would decay", _BUILD_IT),
+        (shrunk, "would shrink, by lambd,", "give the group of SReLU lambd=0"),
+    ):
         if names:
             count = counted(len(names), "SReLU parameter")
-            raise ValueError(f"the optimizer {problem} {count}, {names[0]} the first: {_BUILD_IT}")
+            raise ValueError(f"the optimizer {problem} {count}, {names[0]} the first: {remedy}")
 
 
 def _thresholds(units: list[SReLU], search: QuantileSearch) -> tuple[Tensor, dict[str, Any]]:

@@ -15,7 +15,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.utils._pytree import tree_map
 
 from .module import SReLU
-from .quantile import ChangedStreamError, QuantileSearch
+from .quantile import ChangedStreamError, EmptyStreamError, QuantileSearch
 from .replay import RandomState, new_workers
 
 Forward = Callable[[nn.Module, Any], Any]
@@ -222,13 +222,20 @@ def _named(unit: str) -> Iterator[None]:
     """Says which unit an error is about."""
     try:
         yield
+    except EmptyStreamError as error:
+        raise EmptyStreamError(
+            f"the input of {unit}: {error}. Either the batches are empty, or the network does not "
+            "call that unit in evaluation mode, like a head that is there for training alone: "
+            "leave it as it was (convert has skip), or call it in the forward that adapt is given"
+        ) from None
     except ValueError as error:
         raise type(error)(f"the input of {unit}: {error}") from None
     except ChangedStreamError as error:
         raise ChangedStreamError(
             f"the input of {unit}: {error}. The data must be the same each time the loader is "
             "read. The generators of torch, Python, NumPy and the DataLoader are replayed; a data "
-            "set or transform with a generator of its own must seed it anew each time"
+            "set or transform with a generator of its own must seed it anew each time, and a "
+            "loader that can be read only once will not do"
         ) from None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from .module import NAMES, SReLU
+from .module import SReLU
 from .wording import counted
 
 
@@ -16,8 +16,8 @@ def srelu_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     found: dict[nn.Parameter, str] = {}
     for prefix, unit in model.named_modules():
         if isinstance(unit, SReLU):
-            for name in NAMES:
-                found.setdefault(getattr(unit, name), f"{prefix}.{name}" if prefix else name)
+            for name, parameter in unit.named_parameters():  # also what a parametrization reads
+                found.setdefault(parameter, f"{prefix}.{name}" if prefix else name)
     return {name: parameter for parameter, name in found.items()}
 
 
@@ -59,7 +59,7 @@ def param_groups(
             f"model must be a torch.nn.Module, got {type(model).__name__}: pass the network itself"
         )
     ours = set(srelu_parameters(model).values())
-    given = [{**group, "params": _as_list(group["params"])} for group in groups]
+    given = [{**group, "params": _as_list(group.get("params"))} for group in groups]
     named = [p for group in given for p in group["params"]]
     placed = set(named)
     if len(placed) != len(named):
@@ -77,7 +77,9 @@ def param_groups(
     return [group for group in (*plain, *srelu) if group["params"]]
 
 
-def _as_list(params: Tensor | Iterable[Tensor]) -> list[Tensor]:
+def _as_list(params: Tensor | Iterable[Tensor] | None) -> list[Tensor]:
+    if params is None:
+        raise ValueError('every group must have "params", as a torch optimizer wants it')
     params = [params] if isinstance(params, Tensor) else list(params)
     other = next((type(p).__name__ for p in params if not isinstance(p, Tensor)), None)
     if other is not None:

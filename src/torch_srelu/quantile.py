@@ -37,6 +37,10 @@ class NotFiniteError(ValueError):
     """A stream has values that are no numbers."""
 
 
+class EmptyStreamError(ValueError):
+    """There was nothing to find quantiles of."""
+
+
 class ChangedStreamError(RuntimeError):
     """A later pass saw other values than the first."""
 
@@ -201,8 +205,8 @@ class QuantileSearch:
         checksum = self._seen[0].checksum
         for table in (count, checksum, *(seen.below for seen in self._seen)):
             self._reduce(table, "SUM")
-        if int(count) == 0:
-            raise ValueError("no values were seen")
+        if int(count) == 0 and self.passes == 0:
+            raise EmptyStreamError("no values were seen")
         self._check_same(int(count), checksum)
         if self.passes == 0:
             self._smallest, self._largest = self._seen[0].smallest, self._seen[0].largest

@@ -85,6 +85,7 @@ def test_apl_draws_from_the_published_distributions():
         ("apl", {"hinges": 1.5}, "must be like its default 2"),
         ("apl", {"hinges": True}, "must be like its default 2"),
         ("lrelu", {"slope": "steep"}, "must be like its default 0.01"),
+        ("lrelu", {"slope": float("nan")}, "must be finite, got nan"),
     ],
 )
 def test_wrong_options_are_refused(name, options, message):

@@ -9,6 +9,7 @@ A new one is registered in two lines; its keyword arguments become options of a 
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -74,6 +75,8 @@ class Activation:
                     f"option {name} of {self.name} must be like its default {known[name]!r}, "
                     f"got {value!r}"
                 )
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"option {name} of {self.name} must be finite, got {value}")
 
 
 ACTIVATIONS: dict[str, Activation] = {}

@@ -183,6 +183,10 @@ def _check_types(run: Run) -> None:
         kind, value = kinds.get(str(spec.type)), getattr(run, spec.name)
         if kind and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
             raise TypeError(f"{spec.name} must be of type {spec.type}, got {value!r}")
+    for name, kind, words in (("milestones", float | int, "numbers"), ("fixed", str, "names")):
+        value = getattr(run, name)
+        if not isinstance(value, tuple) or not all(isinstance(item, kind) for item in value):
+            raise TypeError(f"{name} must be a list of {words}, got {value!r}")
 
 
 def _check_numbers(run: Run) -> None:

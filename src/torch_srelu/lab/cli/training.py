@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +18,7 @@ from ..choices import check_choice
 from ..distributed import world_size
 from ..records import Record
 from ..run import Run
-from ..train import Progress
+from ..train import Progress, Stopped
 from ..train import train as train_run
 from .board import Board, shown
 from .choosing import chosen_runs, parse_settings
@@ -161,15 +164,35 @@ def _train_all(
                 if writer:
                     writer.see(progress)
 
-            for run in runs:
-                record = train_run(run, folder, data, after_epoch, view.see, device)
-                view.close(record)
-                found.append(record)
-    except KeyboardInterrupt:
+            with _asking_to_stop() as stop:
+                for run in runs:
+                    told = stop if run.world == 1 else None  # a team ends with its processes
+                    record = train_run(run, folder, data, after_epoch, view.see, device, stop=told)
+                    view.close(record)
+                    found.append(record)
+    except (Stopped, KeyboardInterrupt) as how:
+        here = "there" if isinstance(how, Stopped) else "its last checkpoint"
         errors.print(
             f"Stopped with {len(found)} of {counted(len(runs), 'run')} finished. The same command "
-            "goes on from the last checkpoint.",
+            f"goes on from {here}.",
             soft_wrap=True,
         )
         raise typer.Exit(INTERRUPTED) from None
     return found
+
+
+@contextmanager
+def _asking_to_stop() -> Iterator[Callable[[], bool]]:
+    """Within, Ctrl-C asks to stop after the step that is under way; once more interrupts it."""
+    asked = threading.Event()
+
+    def ask(*_: Any) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
