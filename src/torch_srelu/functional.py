@@ -59,7 +59,7 @@ def srelu(
         options = {"dim": dim, "bias": bias, "frozen": frozen}
         return handle_torch_function(srelu, tensors, *tensors[:5], **options)
     watched = _watched()
-    call = None if watched or bias is not None else eager.remembered(x, t_r, a_r, t_l, a_l, dim)
+    call = None if watched else eager.remembered(x, t_r, a_r, t_l, a_l, dim, bias)
     if call is None:
         if not _fits(x, t_r, a_r, t_l, a_l, dim):
             check(x, t_r, a_r, t_l, a_l, dim)  # says what does not
@@ -70,15 +70,16 @@ def srelu(
                 return srelu(x, t_r, a_r, t_l, a_l, dim, frozen=frozen)
         if watched or not (x.is_cuda or x.is_cpu) or not alike.ordinary(*tensors):
             return _in_operators(x, (t_r, a_r, t_l, a_l), bias, dim, frozen)
-        if bias is None:
-            call = eager.remember(x, t_r, a_r, t_l, a_l, dim)
+        call = eager.remember(x, t_r, a_r, t_l, a_l, dim, bias)
     if not torch.is_grad_enabled():
         if call is not None:
-            return call.forward(x, t_r, a_r, t_l, a_l)
+            return call.forward(x, t_r, a_r, t_l, a_l, bias)
         x, t_r, a_r, t_l, a_l, bias = unwrap_dead_wrappers((x, t_r, a_r, t_l, a_l, bias))
         return compute.compute(x, t_r, a_r, t_l, a_l, dim, bias)
     if memory.active():
-        x = compute.add_bias(x, bias, dim)
+        if bias is not None:
+            x = compute.add_bias(x, bias, dim)
+            return srelu(x, t_r, a_r, t_l, a_l, dim, frozen=frozen)
         return memory.apply(x, (t_r, a_r, t_l, a_l), dim, frozen, call)
     return eager.srelu(x, (t_r, a_r, t_l, a_l), bias, dim, frozen, call)
 

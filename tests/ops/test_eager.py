@@ -7,7 +7,7 @@ import torch
 
 import torch_srelu
 from checks import DEVICE, device_of, using
-from torch_srelu.ops import alike, eager
+from torch_srelu.ops import alike, eager, triton
 from torch_srelu.ops.triton_launch import Launch
 
 
@@ -23,9 +23,16 @@ def tensors(shape=(4, 3), dtype=torch.float32) -> list[torch.Tensor]:
     return [x, *(torch.full((shape[1],), v, device=DEVICE) for v in values)]
 
 
-def gradients(inputs: list[torch.Tensor], seed: torch.Tensor | None = None) -> list[torch.Tensor]:
+def gradients(
+    inputs: list[torch.Tensor],
+    seed: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+) -> list[torch.Tensor]:
+    """The output and the gradients of all inputs, the bias last if there is one."""
     leaves = [t.detach().requires_grad_() for t in inputs]
-    y = torch_srelu.srelu(*leaves)
+    own = None if bias is None else bias.detach().requires_grad_()
+    y = torch_srelu.srelu(*leaves, bias=own)
+    leaves += [] if own is None else [own]
     return [y, *torch.autograd.grad(y, leaves, torch.ones_like(y) if seed is None else seed)]
 
 
@@ -44,6 +51,36 @@ def test_calls_of_one_kind_are_one_entry_and_give_the_same_bits() -> None:
             plain = torch_srelu.srelu(*tensors())
     assert all(map(torch.equal, first, again))
     assert torch.equal(plain, first[0])
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (2, 70, 256), (900, 70)])
+def test_a_bias_has_a_short_way_with_the_same_bits(shape, monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs, short, takes = tensors(shape), [], triton.Call.takes
+    bias = torch.linspace(-1, 1, shape[1], device=DEVICE)
+
+    def noted(self: triton.Call, *given: torch.Tensor) -> bool:
+        short.append(takes(self, *given))
+        return short[-1]
+
+    monkeypatch.setattr(triton.Call, "takes", noted)
+    with using("triton"):
+        plain = gradients(inputs)
+        first, again = gradients(inputs, bias=bias), gradients(inputs, bias=bias)
+        assert kinds() == 2
+        assert short == [True] * 3
+        with torch.no_grad():
+            unrecorded = torch_srelu.srelu(*inputs, bias=bias)
+        monkeypatch.setattr(alike, "TensorGuards", None)
+        eager._calls.clear()
+        long = gradients(inputs, bias=bias)
+        half = gradients(inputs, bias=bias.bfloat16())
+    assert len(short) == 3
+    assert len(first) == len(plain) + 1
+    assert not torch.equal(first[0], plain[0])
+    for got in (first, again):
+        assert all(map(torch.equal, got, long))
+    assert torch.equal(unrecorded, long[0])
+    assert half[-1].dtype == torch.bfloat16
 
 
 def test_other_shapes_strides_dtypes_and_dims_are_other_kinds() -> None:

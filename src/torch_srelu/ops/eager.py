@@ -22,38 +22,58 @@ MOST = 4096  # calls that are remembered, by what is cheap to look at
 ALIKE = 16  # of which so many may differ in the rest
 
 _calls: dict[tuple, list[tuple[Guard, Call]]] = {}
+_NONE = (None,) * 9  # for the arguments of `Fused` that have no gradient
 
 
 def remembered(
-    x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: int
+    x: Tensor,
+    t_r: Tensor,
+    a_r: Tensor,
+    t_l: Tensor,
+    a_l: Tensor,
+    dim: int,
+    bias: Tensor | None = None,
 ) -> Call | None:
     """What is known of calls like this one; None if there was none. If there was, this one fits."""
     try:
-        calls = _calls.get((backends.forced, x.get_device(), x.shape, type(dim), dim), ())
+        calls = _calls.get(
+            (backends.forced, x.get_device(), x.shape, type(dim), dim, bias is None), ()
+        )
     except (AttributeError, TypeError):  # x is no tensor, or dim no number
         return None
     for seen, call in calls:
-        if seen.check(x, t_r, a_r, t_l, a_l):
+        if bias is None:
+            if seen.check(x, t_r, a_r, t_l, a_l):
+                return call
+        elif seen.check(x, t_r, a_r, t_l, a_l, bias):
             return call
     return None
 
 
 def remember(
-    x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: int
+    x: Tensor,
+    t_r: Tensor,
+    a_r: Tensor,
+    t_l: Tensor,
+    a_l: Tensor,
+    dim: int,
+    bias: Tensor | None = None,
 ) -> Call | None:
     """Notes a call whose arguments fit, if its kernels have a short way."""
     params = (t_r, a_r, t_l, a_l)
+    given = (x, *params) if bias is None else (x, *params, bias)
     kernels = backends.kernels(x) if x.is_cuda or x.is_cpu else None
-    if kernels is None or not kernels.REMEMBERS or not x.numel() or not plain(x, *params):
+    if kernels is None or not kernels.REMEMBERS or not x.numel() or not plain(*given):
         return None
-    view = layout.view(x, t_r.shape[0], dim) if all(p.is_contiguous() for p in params) else None
-    seen = guard(x, *params)
+    view = layout.view(x, t_r.shape[0], dim) if all(t.is_contiguous() for t in given[1:]) else None
+    seen = guard(*given)
     if view is None or seen is None:
         return None
     if len(_calls) >= MOST:
         _calls.clear()
-    calls = _calls.setdefault((backends.forced, x.get_device(), x.shape, type(dim), dim), [])
-    call = kernels.Call(x, params, view)
+    key = (backends.forced, x.get_device(), x.shape, type(dim), dim, bias is None)
+    calls = _calls.setdefault(key, [])
+    call = kernels.Call(x, params, view, bias)
     calls.append((seen, call))
     del calls[:-ALIKE]
     return call
@@ -65,21 +85,21 @@ class Fused(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, t_r, a_r, t_l, a_l, bias, dim, frozen, call):
         ctx.dim, ctx.frozen, ctx.call = dim, frozen, None if frozen else call
-        if bias is not None:
+        if bias is None:
+            ctx.save_for_backward(x, t_r, a_r, t_l, a_l)
+        else:
             ctx.save_for_backward(x, t_r, a_r, t_l, a_l, bias)
-            return compute.compute(x, t_r, a_r, t_l, a_l, dim, bias)
-        ctx.save_for_backward(x, t_r, a_r, t_l, a_l)
         if call is not None:
-            return call.forward(x, t_r, a_r, t_l, a_l)
-        return compute.compute(x, t_r, a_r, t_l, a_l, dim)
+            return call.forward(x, t_r, a_r, t_l, a_l, bias)
+        return compute.compute(x, t_r, a_r, t_l, a_l, dim, bias)
 
     @staticmethod
     def backward(ctx, grad):  # type: ignore[override]
         saved, needs, function = ctx.saved_tensors, ctx.needs_input_grad, compute.compute_backward
         if torch.is_grad_enabled():
             function = registration.differentiable
-        elif ctx.call is not None and all(needs[:5]) and ctx.call.takes(grad, *saved):
-            return (*ctx.call.backward(grad, *saved), None, None, None, None)
+        elif ctx.call is not None and all(needs[: len(saved)]) and ctx.call.takes(grad, *saved):
+            return ctx.call.backward(grad, *saved) + _NONE[len(saved) :]
         elif not (torch._C._has_storage(grad) and ordinary(grad)) or grad._is_zerotensor():
             # A batch of gradients in disguise (torch.autograd.grad with is_grads_batched), whose
             # vmap is not torch.func's, or another tensor that only operators of torch see through.
@@ -101,7 +121,7 @@ def srelu(
 ) -> Tensor:
     """SReLU of ordinary tensors, for autograd; ``call`` is what is remembered of its like."""
     if call is not None:
-        return _apply(x, *params, None, dim, frozen, call)
+        return _apply(x, *params, bias, dim, frozen, call)
     return Fused.apply(x, *params, bias, dim, frozen, None)  # type: ignore[return-value]
 
 

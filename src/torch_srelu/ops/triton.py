@@ -141,31 +141,42 @@ def backward(
 
 
 class Call:
-    """SReLU of tensors of one kind, without a bias: what shapes, strides and dtypes decide.
+    """SReLU of tensors of one kind: what shapes, strides and dtypes decide.
 
     Args:
         x: One of the dense tensors.
         params: Its parameters, contiguous.
         view: Of ``x``.
+        bias: As long as the parameters, contiguous; None if calls of this kind have none.
     """
 
-    def __init__(self, x: Tensor, params: Sequence[Tensor], view: View) -> None:
-        self._view, self._key = view, _key(x, params, None)
+    def __init__(
+        self, x: Tensor, params: Sequence[Tensor], view: View, bias: Tensor | None = None
+    ) -> None:
+        self._view, self._key = view, _key(x, params, bias)
         self._like_x = (x.shape, x.stride(), x.dtype, x.device)
         self._like_param = (params[0].shape, (1,), compute_dtype(x), x.device)
         self._forward = _forward_launch(view, x.dtype)
-        self._backward = _backward_launch(view, x.dtype, True, True, False)
+        self._backward = _backward_launch(view, x.dtype, True, True, bias is not None)
         self._taken: Guard | None = None
 
-    def forward(self, x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        t_r: Tensor,
+        a_r: Tensor,
+        t_l: Tensor,
+        a_l: Tensor,
+        bias: Tensor | None = None,
+    ) -> Tensor:
         if elsewhere(x):
-            return forward(x, (t_r, a_r, t_l, a_l), self._view)
+            return forward(x, (t_r, a_r, t_l, a_l), self._view, bias)
         y = torch.empty_like(x)
-        self._forward(self._key, x, y, t_r, a_r, t_l, a_l, None)
+        self._forward(self._key, x, y, t_r, a_r, t_l, a_l, bias)
         return y
 
     def takes(self, *tensors: Tensor) -> bool:
-        """Whether `backward` can have these: a gradient, the input and its four parameters.
+        """Whether `backward` can have these: a gradient, the input, its parameters and bias.
 
         All are looked at again: they can change behind autograd's back (``p.data = ...``).
         """
@@ -176,27 +187,36 @@ class Call:
         self._taken = guard(*tensors)
         return True
 
-    def _fit(self, grad: Tensor, x: Tensor, *params: Tensor) -> bool:
+    def _fit(self, grad: Tensor, x: Tensor, *channels: Tensor) -> bool:
         """Whether all lie in memory as they should, and the results need no conversion."""
         return (
-            _key(x, params, None) == self._key
+            _key(x, channels[:4], channels[4] if channels[4:] else None) == self._key
             and all(_looks(t) == self._like_x for t in (grad, x))
-            and all(_looks(p) == self._like_param for p in params)
+            and all(_looks(t) == self._like_param for t in channels)
         )
 
-    def backward(self, grad: Tensor, x: Tensor, *params: Tensor) -> tuple[Tensor, ...]:
-        """The gradients of ``x`` and of its four parameters."""
-        t_r, a_r, t_l, a_l = params
+    def backward(
+        self,
+        grad: Tensor,
+        x: Tensor,
+        t_r: Tensor,
+        a_r: Tensor,
+        t_l: Tensor,
+        a_l: Tensor,
+        bias: Tensor | None = None,
+    ) -> tuple[Tensor, ...]:
+        """The gradients of ``x``, of its four parameters and of the bias, if there is one."""
         empty = torch.empty_like
         grads = empty(t_r), empty(a_r), empty(t_l), empty(a_l)  # cheaper than rows of one tensor
-        call = (self._key, grad, x, params, None, True, (*grads, None))
+        grad_bias = None if bias is None else empty(bias)
+        params, out = (t_r, a_r, t_l, a_l), (*grads, grad_bias)
         if elsewhere(x):
             with torch.cuda.device(x.device):
-                grad_x = self._backward(*call)
+                grad_x = self._backward(self._key, grad, x, params, bias, True, out)
         else:
-            grad_x = self._backward(*call)
+            grad_x = self._backward(self._key, grad, x, params, bias, True, out)
         assert grad_x is not None
-        return (grad_x, *grads)
+        return (grad_x, *grads) if grad_bias is None else (grad_x, *grads, grad_bias)
 
 
 def _looks(t: Tensor) -> tuple:
