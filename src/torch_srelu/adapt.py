@@ -22,6 +22,7 @@ from .measure import (
 from .module import SReLU
 from .optim import srelu_parameters
 from .quantile import QuantileSearch
+from .replay import parts
 from .wording import counted
 
 SCOPES = ("channel", "layer")
@@ -177,9 +178,10 @@ class AdaptiveInit:
             raise TypeError(
                 f"the loader is a {type(loader).__name__}: give a DataLoader or a list of batches"
             )
-        if isinstance(loader, Iterator):
+        once = next((part for part in parts(loader) if isinstance(part, Iterator)), None)
+        if once is not None:
             raise TypeError(
-                f"the loader is a {type(loader).__name__}, which can be read only once, but "
+                f"the loader is a {type(once).__name__}, which can be read only once, but "
                 "adapt reads it several times: give a DataLoader or a list of batches"
             )
 
@@ -302,7 +304,9 @@ def _write(parameter: Tensor, value: Tensor) -> None:
 
 def _repeated(loader: Any) -> int:
     """How many samples DistributedSampler gives out twice, to serve all processes equally."""
-    sampler = getattr(loader, "sampler", None)
-    if not isinstance(sampler, DistributedSampler):
-        return 0
-    return max(0, sampler.total_size - len(sampler.dataset))  # type: ignore[arg-type]
+    samplers = (getattr(part, "sampler", None) for part in parts(loader))
+    return sum(
+        max(0, sampler.total_size - len(sampler.dataset))  # type: ignore[arg-type]
+        for sampler in samplers
+        if isinstance(sampler, DistributedSampler)
+    )

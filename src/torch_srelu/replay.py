@@ -49,10 +49,23 @@ class RandomState:
             generator.set_state(state)
 
 
+class Compound:
+    """A loader that reads others, its ``parts``: their generators and workers are replayed too."""
+
+    parts: list[Any]
+
+
+def parts(loader: Any) -> list[Any]:
+    """The loaders that are read where ``loader`` is: its parts, or itself."""
+    return loader.parts if isinstance(loader, Compound) else [loader]
+
+
 def _generators(loader: Any) -> list[torch.Generator]:
-    sampler = getattr(loader, "sampler", None)
-    batch_sampler = getattr(loader, "batch_sampler", None)
-    holders = (loader, sampler, batch_sampler, getattr(batch_sampler, "sampler", None))
+    holders = []
+    for part in parts(loader):
+        batch_sampler = getattr(part, "batch_sampler", None)
+        samplers = (getattr(part, "sampler", None), getattr(batch_sampler, "sampler", None))
+        holders += [part, batch_sampler, *samplers]
     found = (getattr(holder, "generator", None) for holder in holders)
     return list({id(g): g for g in found if isinstance(g, torch.Generator)}.values())
 
@@ -64,14 +77,15 @@ def new_workers(loader: Iterable[Any]) -> Iterator[None]:
     Persistent workers are seeded only once in their lives, so their augmentations never come
     again. They rest meanwhile, and go on afterwards as if nothing had happened.
     """
-    if not (isinstance(loader, DataLoader) and loader.persistent_workers):
+    with contextlib.ExitStack() as stack:
+        for part in parts(loader):
+            if isinstance(part, DataLoader) and part.persistent_workers:
+                stack.callback(_change_back, part, part._iterator)
+                part._iterator = None
         yield
-        return
-    resting, loader._iterator = loader._iterator, None
-    try:
-        yield
-    finally:
-        mine: Any = loader._iterator
-        if mine is not None:
-            mine._shutdown_workers()
-        loader._iterator = resting
+
+
+def _change_back(loader: DataLoader, resting: Any) -> None:
+    if loader._iterator is not None:
+        loader._iterator._shutdown_workers()  # type: ignore[attr-defined]
+    loader._iterator = resting

@@ -44,6 +44,17 @@ MODELS = {
         {**SIZE, **SPECIAL, "ffn_dim": 48, "word_embed_proj_dim": 32, **NAMED},
         {48},
     ),
+    "MixtralForCausalLM": (  # experts: weights in stacks, and tokens sent by their values
+        "MixtralConfig",
+        {**SIZE, "intermediate_size": 48, "num_key_value_heads": 2, "hidden_act": "srelu"}
+        | {"num_local_experts": 4},
+        {48},
+    ),
+    "FalconForCausalLM": (  # multiplies by weight.T, which is no parameter
+        "FalconConfig",
+        {**SIZE, **SPECIAL, "ffn_hidden_size": 48, "activation": "srelu"},
+        {48},
+    ),
 }  # fmt: skip
 
 
@@ -86,6 +97,57 @@ def test_a_model_is_saved_before_its_first_forward_loaded_and_trains(name, tmp_p
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < losses[0]
+
+
+def test_a_layer_that_must_be_given_a_mask_has_its_size_when_built():
+    config = transformers.WhisperConfig(
+        d_model=16, encoder_layers=1, encoder_attention_heads=2, encoder_ffn_dim=48,
+        decoder_layers=1, decoder_attention_heads=2, decoder_ffn_dim=40, vocab_size=40,
+        pad_token_id=0, bos_token_id=0, eos_token_id=0, decoder_start_token_id=0, **NAMED,
+    )  # fmt: skip
+    sized = units(transformers.WhisperModel(config))
+    assert {(unit.num_channels, unit.dim) for unit in sized} == {(48, -1), (40, -1)}
+
+
+RESNET = {
+    "hidden_act": "srelu", "layer_type": "basic",
+    "embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1],
+}  # fmt: skip
+WAV2VEC2 = {
+    "hidden_act": "srelu", "feat_extract_activation": "srelu",
+    "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24,
+    "conv_dim": [12, 12], "conv_kernel": [5, 3], "conv_stride": [4, 2],
+    "num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2, "apply_spec_augment": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "shape", "layouts"),
+    [
+        ("ResNet", RESNET, (2, 3, 64, 64), {(8, 1), (16, 1)}),
+        ("Wav2Vec2", WAV2VEC2, (2, 400), {(12, 1), (16, 1), (24, -1)}),
+        (  # transposes for a LayerNorm, and back
+            "Wav2Vec2",
+            {**WAV2VEC2, "feat_extract_norm": "layer"},
+            (2, 400),
+            {(12, 1), (16, 1), (24, -1)},
+        ),
+    ],
+)
+def test_units_behind_convolutions_have_their_channels_in_dimension_1(
+    name, options, shape, layouts, tmp_path
+):
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{name}Config")(**options)
+    model = getattr(transformers, f"{name}Model")(config).eval()
+    assert {(unit.num_channels, unit.dim) for unit in units(model)} == layouts
+    model.save_pretrained(tmp_path)
+    loaded = type(model).from_pretrained(tmp_path).eval()
+    x = torch.randn(shape)
+    out = loaded(x).last_hidden_state
+    assert torch.equal(out, model(x).last_hidden_state)
+    out.sum().backward()
+    assert all(p.grad is not None for unit in units(loaded) for p in unit.parameters())
 
 
 def test_a_checkpoint_with_another_activation_gets_the_papers_start(tmp_path):
@@ -209,6 +271,41 @@ def test_a_run_resumed_late_in_a_frozen_epoch_still_ends_it_frozen(tmp_path):
     trainer.train(resume_from_checkpoint=str(late[0]))
     for a, b in zip(whole.parameters(), resumed.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+def test_a_second_training_goes_on(tmp_path):
+    model, callback = Classifier(small()), Watch(epoch=1)
+    trainer = trainer_for(model, callback, tmp_path, 2)
+    trainer.train()
+    (t_r,) = (unit.t_r.detach().clone() for unit in units(model))
+    callback.seen.clear()
+    trainer.train()
+    for before, frozen, after in callback.seen:
+        assert not any(frozen)
+        assert torch.equal(before[0], after[0])  # not measured again
+    assert torch.equal(callback.seen[0][0][0], t_r)
+    assert callback.init is not None
+    assert callback.init.adapted
+
+
+class NoisyDigits(Digits):
+    """Other images each time they are read."""
+
+    def __getitem__(self, index):
+        item = super().__getitem__(index)
+        return {**item, "x": item["x"] + torch.randn_like(item["x"])}
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # DataLoader forks, threads or not
+def test_persistent_workers_are_replayed_and_go_on(tmp_path):
+    workers = {"dataloader_num_workers": 1, "dataloader_persistent_workers": True}
+    callback = AdaptiveInitCallback(1)
+    trainer = trainer_for(Classifier(small()), callback, tmp_path, 3, **workers)
+    trainer.train_dataset = NoisyDigits(128)
+    trainer.train()
+    assert callback.init is not None
+    assert callback.init.adapted
+    assert trainer.state.global_step == 12
 
 
 def test_bad_input(tmp_path):

@@ -55,11 +55,16 @@ class Flow(TorchFunctionMode):
             if layer is not None:
                 self._tags[y] = _Tag(dim, layer)
 
-    def layout(self, x: Tensor) -> Layout:
-        """The channels of ``x``: where they were followed to, else by PyTorch's convention."""
+    def layout(self, x: Tensor, otherwise: int | None = None) -> Layout:
+        """The channels of ``x``: where they were followed to, else in dimension ``otherwise``.
+
+        Without one, by PyTorch's convention.
+        """
         tag = self._tags.get(x)
         if tag is not None and tag.dim is not None and -x.dim() <= tag.dim < x.dim():
             return Layout(x.shape[tag.dim], tag.dim)
+        if otherwise is not None:
+            return Layout(x.shape[otherwise], otherwise)
         if x.dim() < 2 or x.dim() == 3:
             # No channels, or nobody knows whether (N, C, L) or (N, L, C), and L may vary: one unit
             # for all of it is right in any case.

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import itertools
+import math
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import lightning.pytorch as pl
+from torch import nn
 from torch.optim import Optimizer
 
 from ..adapt import AdaptiveInit
-from ..measure import Forward
+from ..measure import Forward, call
 from ..optim import srelu_parameters
+from ..replay import Compound
 from .groups import split
 
 
@@ -18,14 +25,19 @@ class AdaptiveInitCallback(pl.Callback):
 
     It takes the SReLU parameters out of the weight decay of the optimizer, whatever
     ``configure_optimizers`` returned. The phase is in the checkpoints: a resumed run goes on where
-    it was.
+    it was, and so does a second fit of the same module with the same callback.
+
+    `torch_srelu.AdaptiveInit.adapt` reads what ``training_step`` would get in that epoch: through
+    the precision plugin and the batch transfer hooks, of all loaders together, and as many batches
+    as the Trainer takes.
 
     Args:
         epoch: The number of frozen epochs; `torch_srelu.AdaptiveInit.adapt` comes after them.
         quantile: As in `torch_srelu.AdaptiveInit`.
         scope: As in `torch_srelu.AdaptiveInit`.
         forward: ``forward(module, batch)`` runs the network on a batch of the training data;
-            needed where ``module(batch[0])``, or ``module(**batch)`` of a dict, does not.
+            needed where ``module(batch[0])``, or ``module(**batch)`` of a dict, does not, and where
+            the batches of several loaders come together.
 
     Attributes:
         init: The `torch_srelu.AdaptiveInit` of the running fit; its ``summary()`` tells what was
@@ -57,16 +69,27 @@ class AdaptiveInitCallback(pl.Callback):
         split(pl_module, optimizer, [s for s in schedulers if s.optimizer is optimizer])
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        state, self._loaded = self._loaded, None
+        if not state and self.init is not None and self.init.model is pl_module:
+            state = self.init.state_dict()  # of the fit before
+        if self.forward is None and not (state and state["result"]):
+            _check_single_loader(trainer)
         optimizer = _optimizer(trainer, pl_module)
         self.init = AdaptiveInit(pl_module, optimizer, self.quantile, self.scope)
-        if self._loaded:
-            self.init.load_state_dict(self._loaded)
+        if state:
+            self.init.load_state_dict(state)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         assert self.init is not None, "training has started"
-        if not self.init.adapted and trainer.current_epoch >= self.epoch:
+        if self.init.adapted or trainer.current_epoch < self.epoch:
+            return
+        run = self.forward or call
+
+        def forward(network: nn.Module, batch: Any) -> Any:
             with trainer.precision_plugin.forward_context():
-                self.init.adapt(trainer.train_dataloader, self.forward)  # type: ignore[arg-type]
+                return run(network, batch)
+
+        self.init.adapt(_TrainingEpoch(trainer), forward)
 
     def state_dict(self) -> dict[str, Any]:
         return self.init.state_dict() if self.init else {}
@@ -86,3 +109,60 @@ def _optimizer(trainer: pl.Trainer, pl_module: pl.LightningModule) -> Optimizer:
     if len(holders) > 1:
         raise ValueError(f"{len(holders)} optimizers hold SReLU parameters: give them all to one")
     return (holders or trainer.optimizers)[0]  # none: AdaptiveInit says what is wrong
+
+
+def _check_single_loader(trainer: pl.Trainer) -> None:
+    loaders = trainer.train_dataloader
+    if isinstance(loaders, (Mapping, tuple, list)):
+        kind = type(loaders).__name__
+        raise ValueError(
+            f"the training data is a {kind} of loaders, and so is each batch a {kind} of their "
+            "batches: tell how the network runs on one, with AdaptiveInitCallback(..., "
+            "forward=lambda module, batch: ...)"
+        )
+
+
+class _TrainingEpoch(Compound):
+    """The batches of an epoch as ``training_step`` gets them, however often it is read."""
+
+    def __init__(self, trainer: pl.Trainer) -> None:
+        loader = trainer.fit_loop._combined_loader  # the public train_dataloader has no mode
+        assert loader is not None, "training has started"
+        self._trainer, self._loader = trainer, loader
+        self._modes = {m: m.training for m in trainer.lightning_module.modules()}
+        self.parts = loader.flattened
+
+    def __len__(self) -> int:
+        return self._trainer.num_training_batches  # type: ignore[return-value]  # inf: TypeError
+
+    def __iter__(self) -> Iterator[Any]:
+        count = self._trainer.num_training_batches
+        # It is its own iterator, and the Trainer's is under way: so a copy.
+        batches = itertools.islice(
+            copy.copy(self._loader), None if math.isinf(count) else int(count)
+        )
+        for batch, _, _ in batches:
+            batch = self._transferred(batch)
+            if batch is not None:  # which the Trainer leaves out
+                yield batch
+
+    def _transferred(self, batch: Any) -> Any:
+        """Takes a batch the Trainer's way to the device; its hooks find the modes of training."""
+        with _set_modes(self._modes):
+            batch = self._trainer.precision_plugin.convert_input(batch)
+            # The hook of the module or of the data module: there is no public way to call it.
+            batch = self._trainer.lightning_module._on_before_batch_transfer(batch)
+            return self._trainer.strategy.batch_to_device(batch)
+
+
+@contextlib.contextmanager
+def _set_modes(modes: dict[nn.Module, bool]) -> Iterator[None]:
+    """Training or evaluation, module by module; afterwards all are as they were."""
+    before = {module: module.training for module in modes}
+    for module, training in modes.items():
+        module.training = training
+    try:
+        yield
+    finally:
+        for module, training in before.items():
+            module.training = training

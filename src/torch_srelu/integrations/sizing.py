@@ -9,6 +9,7 @@ before an optimizer, DistributedDataParallel, a state_dict or ``from_pretrained`
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import weakref
 from types import FrameType
@@ -26,27 +27,30 @@ from ..module import LazySReLU
 
 
 class UnsizedSReLU(LazySReLU):
-    """An `SReLU` that learns its number of channels from the module that it is put into.
+    """An `SReLU` that learns where its channels are from the module that it is put into.
 
     Where that cannot be told it stays lazy, until the first forward pass.
 
     Args:
-        dim: The channel dimension; None takes it from the layers around as well.
+        dim: The channel dimension where no layer around tells it; None is PyTorch's convention.
     """
 
     beside = True  # the layer registered just before may be taken for the one that feeds this
 
     def __init__(self, dim: int | None = None) -> None:
         super().__init__(1 if dim is None else dim)
-        self._dim_is_given = dim is not None
+        self.otherwise = dim
         _waiting.add(self)
 
+    def told_by(self, parent: nn.Module) -> Layout | None:
+        """The size, where the library has its way to say it in the finished module around."""
+        return None
+
     def take(self, layout: Layout) -> None:
-        """Becomes an SReLU of this size."""
-        dim = self.dim if self._dim_is_given else layout.dim
+        """Becomes an SReLU of this size, with its channels in this dimension."""
         self.dim = -1  # of the stand-in for an input, whose last dimension are the channels
         self._infer_parameters(self, (torch.empty(1, layout.channels, device="meta"),))  # type: ignore[misc]
-        self.dim = dim
+        self.dim = layout.dim
 
 
 class _Waiting:
@@ -67,6 +71,7 @@ class _Waiting:
             if not _another_is_being_built(sys._getframe(1), parent):
                 _size_by_neighbour(child, parent)  # this is the network itself: nobody takes it in
         elif child is not None:
+            _size_by_word(child)
             inside = [m for m in child.modules() if isinstance(m, UnsizedSReLU)]
             if inside:
                 _size_by_run(child, inside)
@@ -88,6 +93,14 @@ def _another_is_being_built(frame: FrameType | None, module: nn.Module) -> bool:
                 return True
         frame = frame.f_back
     return False
+
+
+def _size_by_word(module: nn.Module) -> None:
+    """Sizes the units in ``module`` of which the modules around them tell the size."""
+    for parent in module.modules():
+        for child in parent.children():
+            if isinstance(child, UnsizedSReLU) and (layout := child.told_by(parent)):
+                child.take(layout)
 
 
 def _size_by_run(module: nn.Module, waiting: list[UnsizedSReLU]) -> None:
@@ -114,13 +127,22 @@ def _watch_run(
     """Runs ``module`` with units that only note what they get, and give it back."""
 
     def note(unit: UnsizedSReLU, x: Tensor) -> Tensor:
-        seen[unit] = flow.layout(x)
+        seen[unit] = flow.layout(x, unit.otherwise)
         return x
 
     with Flow() as flow:
         for unit in waiting:
             vars(unit)["forward"] = functools.partial(note, unit)
-        module(x)
+        module(x, *[None] * (_required(module) - 1))  # such as a mask: often, None is none
+
+
+def _required(module: nn.Module) -> int:
+    """How many arguments ``module`` must be given."""
+    return sum(
+        parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        for parameter in inspect.signature(module.forward).parameters.values()
+    )
 
 
 def _size_by_neighbour(unit: UnsizedSReLU, parent: nn.Module) -> None:

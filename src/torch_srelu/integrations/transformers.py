@@ -16,8 +16,10 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.activations import ACT2CLS, ACT2FN
 
 from ..adapt import AdaptiveInit
-from ..measure import Forward
+from ..convert.flow import Layout
+from ..measure import Forward, unwrap
 from ..module import NAMES, SReLU
+from ..replay import Compound
 from .groups import move
 from .sizing import UnsizedSReLU
 
@@ -47,8 +49,9 @@ class HiddenSReLU(SReLU):
 class UnsizedHiddenSReLU(UnsizedSReLU):
     """What transformers builds for ``hidden_act="srelu"``; becomes a `HiddenSReLU`.
 
-    Its channels are in the last dimension. A model of transformers often builds its layers in
-    another order than it runs them, so only a run tells which one feeds the activation.
+    A model of transformers often builds its layers in another order than it runs them, so only a
+    run tells which one feeds the activation. Where none does, the channels are in the last
+    dimension, as in all but the convolutional models.
     """
 
     cls_to_become = HiddenSReLU  # type: ignore[assignment]
@@ -56,6 +59,17 @@ class UnsizedHiddenSReLU(UnsizedSReLU):
 
     def __init__(self) -> None:
         super().__init__(dim=-1)
+
+    def told_by(self, parent: nn.Module) -> Layout | None:
+        """The width of experts, whose routing depends on values: no run on shapes gets there.
+
+        Their weights are stacked, and transformers notes which way round.
+        """
+        down = getattr(parent, "down_proj", None)  # (experts, out, in), or transposed
+        transposed = getattr(parent, "is_transposed", None)
+        if not isinstance(down, nn.Parameter) or down.dim() != 3 or transposed is None:
+            return None
+        return Layout(down.shape[1 if transposed else 2], -1)
 
 
 ACT2CLS["srelu"] = UnsizedHiddenSReLU
@@ -66,7 +80,8 @@ class AdaptiveInitCallback(TrainerCallback):
     """Trains with SReLU frozen, sets ``t_r`` from the training data at an epoch, then lets go.
 
     It takes the SReLU parameters out of the weight decay of the Trainer's optimizer. A resumed run
-    goes on in the phase that the epoch of the checkpoint says.
+    goes on in the phase that the epoch of the checkpoint says; a model that this callback has
+    adapted already just trains on.
 
     Args:
         epoch: The number of frozen epochs; `torch_srelu.AdaptiveInit.adapt` comes after them.
@@ -107,8 +122,14 @@ class AdaptiveInitCallback(TrainerCallback):
         model: nn.Module = kwargs["model"]
         optimizer = getattr(kwargs["optimizer"], "optimizer", kwargs["optimizer"])  # accelerate's
         move(model, optimizer)
+        if state.global_step == 0 and self._has_adapted(model):
+            return  # it is trained once more
         done = state.epoch is not None and state.epoch > self.epoch  # in a resumed run
         self.init = None if done else AdaptiveInit(model, optimizer, self.quantile, self.scope)
+
+    def _has_adapted(self, model: nn.Module) -> bool:
+        init = self.init
+        return init is not None and init.adapted and unwrap(init.model) is unwrap(model)
 
     def on_epoch_begin(
         self,
@@ -123,7 +144,7 @@ class AdaptiveInitCallback(TrainerCallback):
             self.init.adapt(_SameOrder(kwargs["train_dataloader"]), self.forward)
 
 
-class _SameOrder:
+class _SameOrder(Compound):
     """The Trainer's loader, read in the order of the coming epoch however often it is read.
 
     accelerate's loaders and samplers count how often they were read, and shuffle by that.
@@ -131,13 +152,12 @@ class _SameOrder:
 
     def __init__(self, loader: Any) -> None:
         self.loader = loader
+        self.parts = [getattr(loader, "base_dataloader", loader)]
 
     def __len__(self) -> int:
         return len(self.loader)
 
     def __iter__(self) -> Iterator[Any]:
-        if not hasattr(self.loader, "base_dataloader"):
-            yield from self.loader
-            return
-        self.loader.set_epoch(self.loader.iteration)
-        yield from self.loader.base_dataloader
+        if hasattr(self.loader, "base_dataloader"):
+            self.loader.set_epoch(self.loader.iteration)
+        yield from self.parts[0]
