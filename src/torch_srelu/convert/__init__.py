@@ -26,6 +26,7 @@ from .observer import slots_of
 from .plan import Site, keep_modules_whole, sites_of
 from .probe import observe
 from .rewrite import Edit, Position, rewritten_class
+from .unreached import unreached
 
 __all__ = ["convert"]
 
@@ -75,7 +76,7 @@ def convert(
         >>> convert(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(inplace=True)))
         Sequential(
           (0): Conv2d(3, 8, kernel_size=(3, 3), stride=(1, 1))
-          (1): SReLU(8, dim=1)
+          (1): SReLU(8, dim=-3)
         )
     """
     _check(model)
@@ -88,7 +89,8 @@ def convert(
             site.problem = "not asked for"
             site.wanted = False
     keep_modules_whole([site for site in sites if site.wanted])
-    left = _left(model, sites)
+    missed = unreached(model, observed.calls)
+    left = missed | _left(model, sites)
     if observed.failure:
         left[model, "training mode"] = f"the example cannot be used in it: {observed.failure}"
     if not sites and not left and not any(isinstance(m, SReLU) for m in model.modules()):
@@ -97,7 +99,7 @@ def convert(
             "there is nothing to convert"
         )
     chosen = [site for site in sites if not site.problem]
-    if not chosen and any(site.wanted for site in sites):
+    if not chosen and (missed or any(site.wanted for site in sites)):
         warnings.warn(
             f"no activation of {type(model).__name__} could be converted: "
             "print(torch_srelu.summary(model)) tells why",
@@ -112,7 +114,11 @@ def _check(model: nn.Module) -> None:
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     if isinstance(model, ScriptModule):
-        raise ValueError("a scripted model has no source to rewrite: convert it, then script it")
+        raise ValueError(
+            "a scripted model has no source to rewrite: convert the model that was scripted. "
+            "A converted one can be exported (torch.export) or traced (torch.jit.trace), "
+            "but not scripted"
+        )
     if isinstance(model, (nn.parallel.DistributedDataParallel, nn.DataParallel)):
         raise ValueError(
             f"{type(model).__name__} has taken note of the parameters already: "
