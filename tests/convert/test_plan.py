@@ -233,10 +233,11 @@ def test_only_and_skip():
 
 
 def test_a_second_conversion_rewrites_what_the_first_rewrote():
-    net = ts.convert(Loop(), skip="act")
+    net = ts.convert(Loop(), only="act")
     assert len(units(net)) == 2
     assert_converted(net, torch.randn(3, 4))
     assert len(units(net)) == 4
+    assert sizes(net, "leaky_relu.0", "leaky_relu.1") == [(6, -1), (8, -1)]  # behind an SReLU
     assert torch.equal(pickle.loads(pickle.dumps(net))(torch.ones(1, 4)), net(torch.ones(1, 4)))
 
 

@@ -62,14 +62,18 @@ def channel_dim(step: Step) -> int | None:
     rule = _RULES.get(name)
     if rule is None and pointwise(name):
         rule = _aligned
-    return None if rule is None else rule(step)
+    try:
+        return None if rule is None else rule(step)
+    except Exception:  # called in a way that the rule does not foresee, which is no mistake
+        return None
 
 
 def name_of(func: Callable) -> str:
     """One name for all spellings of a function: ``x + y``, ``x.add_(y)``, ``torch.add(x, y)``."""
-    if func.__name__ == "__get__":  # the getter of a property such as Tensor.T
-        func = func.__self__  # type: ignore[attr-defined]
-    name = func.__name__.strip("_")
+    name = getattr(func, "__name__", "")
+    if name == "__get__":  # the getter of a property such as Tensor.T
+        name = getattr(func.__self__, "__name__", "")  # type: ignore[attr-defined]
+    name = name.strip("_")
     return _SYNONYMS.get(name, name)
 
 
@@ -246,8 +250,8 @@ _SYNONYMS = {
 _OTHER_POINTWISE = """
     alpha_dropout bfloat16 contiguous copy cpu cuda data detach double dropout dropout1d dropout2d
     dropout3d feature_alpha_dropout float half hardswish log_sigmoid logsigmoid prelu requires_grad
-    softsign tanhshrink to type type_as
-"""  # what torch does not mark as such
+    softsign srelu tanhshrink to type type_as
+"""  # what torch does not mark as such, and our own
 _CUTS = "embedding expand getitem index_select interpolate narrow repeat"
 _TABLE: dict[Callable[[Step], int | None], str] = {
     _convolution: """

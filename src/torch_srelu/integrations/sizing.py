@@ -116,7 +116,7 @@ def _watch_run(
     def note(unit: UnsizedSReLU, x: Tensor) -> Tensor:
         channels, dim = flow.layout(x)
         # Images come in batches: their channels are in dimension 1, as in SReLU(channels).
-        seen[unit] = Layout(channels, dim if dim == -1 else dim % x.dim())
+        seen[unit] = Layout(channels, dim if dim >= -1 else dim + x.dim())
         return x
 
     with Flow(module) as flow:
