@@ -23,8 +23,8 @@ def test_a_unit_is_described_by_its_parameters():
         for name, value in values.items():
             net[1].get_parameter(name).copy_(value)
     unit, other = ts.summary(net).units
-    assert (unit.where, unit.channels, unit.replaced) == ("1", 6, "ReLU")
-    assert (other.where, other.channels, other.replaced) == ("3", 3, "LeakyReLU")
+    assert (unit.where, unit.channels, unit.dim, unit.replaced) == ("1", 6, -1, "ReLU")
+    assert (other.where, other.channels, other.dim, other.replaced) == ("3", 3, -1, "LeakyReLU")
     assert unit.crossed == 1  # t_l = 3 > t_r = 2; where both are -6 they touch
     for name, value in values.items():
         wide = value.double()
@@ -38,9 +38,16 @@ def test_it_prints_one_line_for_each_unit_and_each_activation_left():
     text = str(ts.summary(net))
     lines = text.splitlines()
     assert lines[0] == "1 SReLU unit, 6 channels, 24 parameters"
-    assert any(line.split() == ["1", "6", "ReLU", "1", "1", "0", "0", "0"] for line in lines)
+    assert any(line.split() == ["1", "6", "-1", "ReLU", "1", "1", "0", "0", "0"] for line in lines)
     assert any(line.startswith("3") and line.endswith("not asked for") for line in lines)
     assert not any(line != line.rstrip() for line in lines)
+
+
+def test_the_dimension_of_the_channels_is_told_unless_they_share_their_parameters():
+    found = ts.summary(nn.Sequential(ts.SReLU(2), ts.SReLU(3, dim=-3), ts.SReLU(1)))
+    assert [unit.dim for unit in found.units] == [1, -3, None]
+    rows = [line.split()[:3] for line in str(found).splitlines()[3:]]
+    assert rows == [["0", "2", "1"], ["1", "3", "-3"], ["2", "1", "-"]]
 
 
 def test_a_network_that_convert_never_saw():

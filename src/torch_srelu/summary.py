@@ -32,6 +32,7 @@ class Unit:
 
     where: str
     channels: int  # 0 if unknown
+    dim: int | None  # of the channels; None if they share their parameters
     replaced: str  # the activation that it replaced; empty if it replaced none
     parameters: dict[str, Spread]  # by the paper's names
     crossed: int  # channels with t_l > t_r
@@ -60,8 +61,8 @@ class Summary:
             f"{counted(len(NAMES) * channels, 'parameter')}"
         ]
         if self.units:
-            head = ("unit", "channels", "replaced", *NAMES, "crossed")
-            blocks.append(_table(head, (_row(unit) for unit in self.units), numbers={1, 7}))
+            head = ("unit", "channels", "dim", "replaced", *NAMES, "crossed")
+            blocks.append(_table(head, (_row(unit) for unit in self.units), numbers={1, 2, 8}))
         if self.left:
             blocks.append(f"{counted(len(self.left), 'activation')} left unchanged")
             rows = ((x.where or "(the network)", x.activation, x.why) for x in self.left)
@@ -72,9 +73,10 @@ class Summary:
 def summary(model: nn.Module) -> Summary:
     """Lists every SReLU of a network, and what `torch_srelu.convert` left as it was.
 
-    For each unit: where it is, how many channels it has, what it replaced, the mean and the
-    standard deviation of its parameters over the channels, and how many channels are crossed
-    (``t_l > t_r``, which training does produce and the function allows).
+    For each unit: where it is, how many channels it has and in which dimension (``-`` if there is
+    one set of parameters for all channels), what it replaced, the mean and the standard deviation
+    of its parameters over the channels, and how many channels are crossed (``t_l > t_r``, which
+    training does produce and the function allows).
 
     Args:
         model: Any network, or a part of one.
@@ -88,8 +90,8 @@ def summary(model: nn.Module) -> Summary:
         >>> print(ts.summary(ts.convert(nn.Sequential(nn.Linear(4, 8), nn.LeakyReLU(0.1)))))
         1 SReLU unit, 8 channels, 32 parameters
         <BLANKLINE>
-        unit  channels  replaced   t_r  a_r  t_l  a_l  crossed
-        1            8  LeakyReLU  1    1    0    0.1        0
+        unit  channels  dim  replaced   t_r  a_r  t_l  a_l  crossed
+        1            8   -1  LeakyReLU  1    1    0    0.1        0
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
@@ -105,16 +107,17 @@ def summary(model: nn.Module) -> Summary:
 
 
 def _unit(where: str, unit: SReLU) -> Unit:
+    dim = None if unit.num_channels == 1 else unit.dim
     replaced = record.replaced_by(unit)
     if is_lazy(unit.t_r) or unit.t_r.is_meta:
-        return Unit(where, unit.num_channels, replaced, {}, 0)
+        return Unit(where, unit.num_channels, dim, replaced, {}, 0)
     values = {name: _whole(getattr(unit, name)) for name in NAMES}
     spreads = {
         name: Spread(value.mean().item(), value.std(correction=0).item())
         for name, value in values.items()
     }
     crossed = int((values["t_l"] > values["t_r"]).sum())
-    return Unit(where, unit.num_channels, replaced, spreads, crossed)
+    return Unit(where, unit.num_channels, dim, replaced, spreads, crossed)
 
 
 def _whole(parameter: Tensor) -> Tensor:
@@ -125,11 +128,11 @@ def _whole(parameter: Tensor) -> Tensor:
 
 
 def _row(unit: Unit) -> tuple[str, ...]:
-    channels = str(unit.channels or "?")
+    dim = "-" if unit.dim is None else str(unit.dim)
+    known = (unit.where, str(unit.channels or "?"), dim, unit.replaced)
     if not unit.parameters:
-        return (unit.where, channels, unit.replaced, *["?" for _ in NAMES], "?")
-    values = (str(unit.parameters[name]) for name in NAMES)
-    return (unit.where, channels, unit.replaced, *values, str(unit.crossed))
+        return (*known, *["?" for _ in NAMES], "?")
+    return (*known, *(str(unit.parameters[name]) for name in NAMES), str(unit.crossed))
 
 
 def _table(

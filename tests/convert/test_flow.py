@@ -29,7 +29,7 @@ def test_channels_are_followed_through_permutations():
     net = Tokens()
     assert_converted(net, torch.randn(2, 3, 16, 16))
     paths = ("relu", "relu_2", "mlp.1", "relu_3", "relu_4")
-    assert sizes(net, *paths) == [(8, 1), (8, 3), (12, -1), (8, -1), (8, 1)]
+    assert sizes(net, *paths) == [(8, -3), (8, -1), (12, -1), (8, -1), (8, -2)]
 
 
 def test_without_a_channel_dimension_the_unit_is_shared():

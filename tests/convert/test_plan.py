@@ -1,6 +1,8 @@
 """One unit for each place, and what is left."""
 
+import itertools
 import pickle
+import random
 
 import pytest
 import torch
@@ -72,6 +74,42 @@ def test_a_recurrent_loop_shares_its_unit_as_it_shares_its_weights():
     assert net(torch.randn(7, 2, 4)).shape == (2, 4)  # any number of turns
 
 
+class Skipping(nn.Module):
+    """Leaves out layers: at random while it trains, or at the end."""
+
+    def __init__(self, how, widths=(4, 4, 4, 4, 4)):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(i, o) for i, o in itertools.pairwise(widths))
+        self.how = how
+
+    def forward(self, x):
+        for i, layer in enumerate(self.layers):
+            if self.how == "random" and self.training and random.random() < 0.3:
+                continue
+            if self.how == "torch" and self.training and torch.rand(()) < 0.3:
+                continue
+            if self.how == "early" and not self.training and i == 3:
+                break
+            x = F.relu(layer(x))
+        return x
+
+
+@pytest.mark.parametrize("how", ["random", "torch", "early"])
+def test_a_loop_that_leaves_out_layers_shares_its_unit(how):
+    for seed in range(3):  # of the program around: the result is the same
+        random.seed(seed)
+        torch.manual_seed(seed)
+        net = ts.convert(Skipping(how), torch.randn(3, 4))
+        assert sizes(net, "relu") == [(4, -1)]
+    assert len(units(ts.convert(Skipping("never"), torch.randn(3, 4)))) == 4
+
+
+def test_a_loop_that_leaves_out_layers_of_several_widths_is_left():
+    net = ts.convert(Skipping("early", (4, 6, 8, 6, 8)), torch.randn(3, 4))
+    assert not units(net)
+    assert "called with 6 and 8 channels" in ts.summary(net).left[0].why
+
+
 # ---- what is left, and why ----
 
 
@@ -95,6 +133,8 @@ class Awkward(nn.Module):
             return elsewhere(x)
         if self.what == "channels":
             return self.helper(self.wide(x)).sum() + self.helper(x)
+        if self.what == "dimensions":
+            return self.helper(x.mT).mT + self.helper(x)
         if self.what == "indirectly":
             return sum(map(F.relu, (x, x))) + torch.Tensor.relu(x)
         if self.what == "computed":
@@ -120,6 +160,7 @@ class Awkward(nn.Module):
     [
         "not a method",
         "channels",
+        "dimensions",
         "indirectly",
         "computed",
         "parameters",
@@ -192,10 +233,11 @@ def test_only_and_skip():
 
 
 def test_a_second_conversion_rewrites_what_the_first_rewrote():
-    net = ts.convert(Loop(), skip="act")
+    net = ts.convert(Loop(), only="act")
     assert len(units(net)) == 2
     assert_converted(net, torch.randn(3, 4))
     assert len(units(net)) == 4
+    assert sizes(net, "leaky_relu.0", "leaky_relu.1") == [(6, -1), (8, -1)]  # behind an SReLU
     assert torch.equal(pickle.loads(pickle.dumps(net))(torch.ones(1, 4)), net(torch.ones(1, 4)))
 
 

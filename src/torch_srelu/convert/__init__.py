@@ -1,10 +1,11 @@
 """Any network, with SReLU where it had rectifiers, and the same outputs as before.
 
 A run on fake tensors (`probe`, from `inputs`) shows every activation that is called, be it a
-module, a function or a method of a tensor (`observer`), and where its channels are (`flow`). `plan`
-decides what becomes of each: an activation module that is called in one place is swapped for its
-unit, every other call is rewritten in the method that makes it (`rewrite`). Nothing changes before
-everything is decided.
+module, a function or a method of a tensor (`observer`), and where its channels are (`flow`, by the
+rules in `channels`). `plan` decides what becomes of each: an activation module that is called in
+one place is swapped for its unit, every other call is rewritten in the method that makes it
+(`rewrite`); what the run did not come to is listed (`unreached`). Nothing changes before everything
+is decided.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from .observer import slots_of
 from .plan import Site, keep_modules_whole, sites_of
 from .probe import observe
 from .rewrite import Edit, Position, rewritten_class
+from .unreached import unreached
 
 __all__ = ["convert"]
 
@@ -42,12 +44,13 @@ def convert(
     """Puts SReLU in the place of every ReLU, LeakyReLU, PReLU, ReLU6 and Hardtanh of a network.
 
     The network computes the same as before, bit for bit; what it gains are four trainable numbers
-    per channel. Modules, functions (``F.relu(x)``) and methods (``x.relu_()``) are replaced, in
-    place or not, and each place that calls one gets its own unit, even where one module is called
-    in several places. All else stays: the tree of modules, their classes (a module whose method is
-    rewritten gets a subclass of the same name), hooks, parameters and their names, and the
-    differences between training and evaluation. Functions become units named after them; the weight
-    that ``F.prelu`` took stays where it was, unused from now on.
+    per channel, or for all of a tensor where the channels of a layer cannot be followed to it, as
+    in attention scores. Modules, functions (``F.relu(x)``) and methods (``x.relu_()``) are
+    replaced, in place or not, and each place that calls one gets its own unit, even where one
+    module is called in several places. All else stays: the tree of modules, their classes (a module
+    whose method is rewritten gets a subclass of the same name), hooks, parameters and their names,
+    and the differences between training and evaluation. Functions become units named after them;
+    the weight that ``F.prelu`` took stays where it was, unused from now on.
 
     `torch_srelu.summary` tells what was replaced, what was left as it was, and why.
 
@@ -75,7 +78,7 @@ def convert(
         >>> convert(nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(inplace=True)))
         Sequential(
           (0): Conv2d(3, 8, kernel_size=(3, 3), stride=(1, 1))
-          (1): SReLU(8, dim=1)
+          (1): SReLU(8, dim=-3)
         )
     """
     _check(model)
@@ -88,7 +91,8 @@ def convert(
             site.problem = "not asked for"
             site.wanted = False
     keep_modules_whole([site for site in sites if site.wanted])
-    left = _left(model, sites)
+    missed = unreached(model, observed.calls)
+    left = missed | _left(model, sites)
     if observed.failure:
         left[model, "training mode"] = f"the example cannot be used in it: {observed.failure}"
     if not sites and not left and not any(isinstance(m, SReLU) for m in model.modules()):
@@ -97,7 +101,7 @@ def convert(
             "there is nothing to convert"
         )
     chosen = [site for site in sites if not site.problem]
-    if not chosen and any(site.wanted for site in sites):
+    if not chosen and (missed or any(site.wanted for site in sites)):
         warnings.warn(
             f"no activation of {type(model).__name__} could be converted: "
             "print(torch_srelu.summary(model)) tells why",
@@ -112,7 +116,11 @@ def _check(model: nn.Module) -> None:
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     if isinstance(model, ScriptModule):
-        raise ValueError("a scripted model has no source to rewrite: convert it, then script it")
+        raise ValueError(
+            "a scripted model has no source to rewrite: convert the model that was scripted. "
+            "A converted one can be exported (torch.export) or traced (torch.jit.trace), "
+            "but not scripted"
+        )
     if isinstance(model, (nn.parallel.DistributedDataParallel, nn.DataParallel)):
         raise ValueError(
             f"{type(model).__name__} has taken note of the parameters already: "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -66,7 +66,7 @@ def is_activation(callee: object) -> bool:
         callee = callee.func
     if isinstance(callee, nn.Module):
         return type(callee) in MODULES
-    return callable(callee) and callee in FUNCTIONS
+    return callable(callee) and isinstance(callee, Hashable) and callee in FUNCTIONS
 
 
 # What follows has the signatures of torch's functions and reads what they would compute.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
+
+from .channels import Step, Tag, channel_dim, cuts, name_of, pointwise, tensors
 
 
 class Layout(NamedTuple):
@@ -19,21 +19,22 @@ class Layout(NamedTuple):
     dim: int
 
 
-class _Tag(NamedTuple):
-    dim: int | None  # where the channels are; None: nobody knows any more
-    layer: int  # identity of the last parameter on the way here: which layer made this tensor
+_SHARED = Layout(1, 1)  # one unit for all of it: right for every shape
+_INPUT = Tag(None, None, "input")
 
 
 class Flow(TorchFunctionMode):
     """While active, `layout` and `layer` tell for any tensor of the run where it comes from.
 
-    A convolution puts channels in dimension 1, a linear layer in dimension -1, a permutation moves
-    them, and everything else leaves them where they are.
+    A convolution puts channels in the dimension before those of the image, a linear layer in the
+    last one, a permutation moves them; the rules are in `channels`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self._tags = WeakTensorKeyDictionary()
+        for t in itertools.chain(model.parameters(), model.buffers()):
+            self._tags[t] = Tag(None, id(t) if isinstance(t, nn.Parameter) else None, "fixed")
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -43,73 +44,41 @@ class Flow(TorchFunctionMode):
 
     def follow(self, func, args, kwargs, out) -> None:
         """Notes where the channels of the outputs of a call are."""
-        made = _tensors(out)
+        made = tensors(out)
         if not made:
             return
-        given = _tensors((args, kwargs))
-        source = next((t for t in given if t in self._tags), None)
-        tag = None if source is None else self._tags[source]
-        layer = next((id(t) for t in given if isinstance(t, nn.Parameter)), tag and tag.layer)
+        tags = [self._tag(t) for t in tensors((args, kwargs))]
+        name, kinds = name_of(func), {tag.kind for tag in tags}
+        if kinds == {"fixed"} and not cuts(name):
+            kind = "fixed"
+        elif kinds == {"input"} or kinds == {"fixed", "input"}:
+            kind = "input" if pointwise(name) else "made"
+        else:
+            kind = "made"
+        weights_first = sorted(tags, key=lambda tag: tag.kind != "fixed")
+        layer = next((tag.layer for tag in weights_first if tag.layer is not None), None)
         for y in made:
-            dim = _channel_dim(func, args, kwargs, y, source, tag and tag.dim)
-            if layer is not None:
-                self._tags[y] = _Tag(dim, layer)
+            dim = channel_dim(Step(func, args, kwargs, y, self._tag))
+            self._tags[y] = Tag(dim, layer, kind)
 
     def layout(self, x: Tensor, otherwise: int | None = None) -> Layout:
         """The channels of ``x``: where they were followed to, else in dimension ``otherwise``.
 
-        Without one, by PyTorch's convention.
+        Without one, by convention for an input.
         """
-        tag = self._tags.get(x)
-        if tag is not None and tag.dim is not None and -x.dim() <= tag.dim < x.dim():
+        tag = self._tag(x)
+        if tag.dim is not None:
             return Layout(x.shape[tag.dim], tag.dim)
         if otherwise is not None:
             return Layout(x.shape[otherwise], otherwise)
-        if x.dim() < 2 or x.dim() == 3:
-            # No channels, or nobody knows whether (N, C, L) or (N, L, C), and L may vary: one unit
-            # for all of it is right in any case.
-            return Layout(1, 1)
-        return Layout(x.shape[1], 1)
+        if tag.kind == "input" and x.dim() not in (0, 1, 3):
+            # Of rank 3, nobody knows whether it is (N, C, L) or (N, L, C), and L may vary.
+            return Layout(x.shape[1], 1 - x.dim())
+        return _SHARED
 
     def layer(self, x: Tensor) -> int | None:
         """Which layer made ``x``: equal for equal layers."""
-        tag = self._tags.get(x)
-        return tag and tag.layer
+        return self._tag(x).layer
 
-
-def _tensors(tree: object) -> list[Tensor]:
-    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
-
-
-_CONVOLUTIONS = {
-    F.conv1d, F.conv2d, F.conv3d, F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d,
-}  # fmt: skip
-_CHANNELS_SECOND = {F.batch_norm, F.instance_norm, F.group_norm}
-_CHANNELS_LAST = {F.linear, F.layer_norm, F.rms_norm, F.embedding}
-_PRODUCTS = {torch.addmm, torch.mm, torch.matmul, Tensor.matmul, Tensor.mm, Tensor.__matmul__}
-_PERMUTATIONS = {
-    torch.permute, Tensor.permute, torch.transpose, Tensor.transpose, torch.movedim, Tensor.movedim,
-    torch.swapaxes, Tensor.swapaxes, torch.swapdims, Tensor.swapdims, torch.t, Tensor.t,
-    Tensor.T.__get__, Tensor.mT.__get__,  # type: ignore[attr-defined]
-    torch.adjoint, Tensor.adjoint,
-}  # fmt: skip
-
-
-def _channel_dim(func, args, kwargs, out: Tensor, source: Tensor | None, dim: int | None):
-    if func in _CONVOLUTIONS:
-        weight = args[1] if len(args) > 1 else kwargs["weight"]
-        return out.dim() - weight.dim() + 1  # 1, or 0 for an input without a batch dimension
-    if func in _CHANNELS_SECOND:
-        return 1
-    if func in _CHANNELS_LAST:
-        return -1
-    if func in _PRODUCTS:  # with a weight: a layer; without one, as in attention: no channels
-        return -1 if any(isinstance(t, nn.Parameter) for t in args) else None
-    if source is None or dim is None:
-        return None
-    if func in _PERMUTATIONS and source is args[0]:
-        # Done once more on a tensor without memory whose sizes are all different.
-        sizes = torch.empty(tuple(range(2, 2 + source.dim())), device="meta")
-        return func(sizes, *args[1:], **kwargs).shape.index(sizes.shape[dim])
-    kept = -out.dim() <= dim < out.dim() and out.shape[dim] == source.shape[dim]
-    return dim if kept or out.dim() == source.dim() else None
+    def _tag(self, x: Tensor) -> Tag:
+        return self._tags.get(x) or _INPUT

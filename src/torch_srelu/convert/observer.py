@@ -6,6 +6,7 @@ import ast
 import itertools
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType, FunctionType, MethodDescriptorType
@@ -74,7 +75,7 @@ class Observer(Flow):
     """Notes the activations of a run in ``calls``."""
 
     def __init__(self, model: nn.Module, slots: dict[int, Slot]) -> None:
-        super().__init__()
+        super().__init__(model)
         self.calls: list[Call] = []
         self._modules = {id(m) for m in model.modules()}
         self._constants = {id(t) for t in itertools.chain(model.parameters(), model.buffers())}
@@ -188,9 +189,9 @@ def _calls(expression: ast.Call, callee: object, frame: FrameType) -> bool:
         return (
             isinstance(function, ast.Attribute)
             and function.attr == callee.__name__
-            and not isinstance(_evaluate(function.value, frame), type)
+            and not isinstance(evaluate(function.value, frame.f_globals, frame.f_locals), type)
         )
-    value = _evaluate(function, frame)
+    value = evaluate(function, frame.f_globals, frame.f_locals)
     return value is callee or (not isinstance(callee, nn.Module) and is_activation(value))
 
 
@@ -202,14 +203,14 @@ def _varies(expression: ast.expr, frame: FrameType, function: FunctionType) -> b
     return any(isinstance(n, ast.Name) and n.id in variables for n in ast.walk(expression))
 
 
-def _evaluate(expression: ast.expr, frame: FrameType) -> object:
+def evaluate(expression: ast.expr, around: dict[str, Any], here: Mapping[str, Any]) -> object:
     """The value of an expression of names, attributes and indices; None where it has none."""
     harmless = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.expr_context)
     if not all(isinstance(node, harmless) for node in ast.walk(expression)):
         return None
     compiled = compile(ast.Expression(expression), "<callee>", "eval")
     try:
-        return eval(compiled, frame.f_globals, frame.f_locals)
+        return eval(compiled, around, here)
     except Exception:  # a name of an enclosing function, a property that fails
         return None
 

@@ -54,13 +54,16 @@ def _groups(calls: list[Call]) -> list[list[Call]]:
     """The calls of one place, divided by the turns of a loop if each turn has its own layer.
 
     A recurrent loop runs the same layer every time, so it shares the unit as it shares the weights.
+    A loop that leaves out layers, at random or in evaluation, shares it too: the number of a turn
+    does not tell which layer it runs.
     """
     turns: dict[int, list[Call]] = defaultdict(list)
     for call in calls:
         turns[call.turn].append(call)
     pairs = {(call.turn, call.layer) for call in calls}
     one_to_one = len(pairs) == len(turns) == len({layer for _, layer in pairs})
-    if len(turns) > 1 and one_to_one:
+    equally_often = len({len(group) for group in turns.values()}) == 1
+    if len(turns) > 1 and one_to_one and equally_often:
         return [turns[turn] for turn in sorted(turns)]
     return [calls]
 
@@ -103,6 +106,10 @@ def _problem(site: Site) -> str | None:
         if len(channels) > 1:
             counts = " and ".join(map(str, channels))
             return f"called with {counts} channels, and one unit has one number of channels"
+        dims = sorted({c.layout.dim for c in group})
+        if len(dims) > 1 and channels != [1]:
+            places = " and ".join(map(str, dims))
+            return f"called with its channels in dimensions {places}, and one unit has one"
         if not all(c.activation.same(call.activation) for c in group):
             return "called with different parameters"
         if call.dtype not in DTYPES:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import itertools
 import logging
+import random
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -26,6 +27,9 @@ from .observer import Call, Observer, slots_of
 
 # The attributes of a module that hold hooks.
 HOOKS = tuple(name for name in vars(nn.Module()) if name.endswith("hooks") or "_hooks_" in name)
+
+# Runs in training mode of a network with a loop: one that drops layers at random shows it in some.
+LOOP_RUNS = 8
 
 
 @dataclass
@@ -76,13 +80,20 @@ def observe(model: nn.Module, example: object) -> Observed:
 def _observe(model: nn.Module, example: object, fake: bool) -> Observed:
     calls = _run(model, example, fake, training=False)
     try:
-        return Observed(calls + _run(model, example, fake, training=True), None)
+        calls = calls + _run(model, example, fake, training=True)
+        if any(call.turn for call in calls):
+            for seed in range(1, LOOP_RUNS):
+                calls += _run(model, example, fake, training=True, seed=seed)
+        return Observed(calls, None)
     except Exception as error:
         return Observed(calls, f"{type(error).__name__}: {error}")
 
 
-def _run(model: nn.Module, example: object, fake: bool, training: bool) -> list[Call]:
+def _run(
+    model: nn.Module, example: object, fake: bool, training: bool, seed: int = 0
+) -> list[Call]:
     with untouched(model, values=not fake), running(model, training, fake) as convert:
+        _seed(seed)
         slots = {}
         for slot in slots_of(model):
             # A stand-in for each slot: one module may be in several, or be called past its slot.
@@ -92,6 +103,16 @@ def _run(model: nn.Module, example: object, fake: bool, training: bool) -> list[
         with Observer(model, slots) as observer:
             observer.look_for_overwritten(model(*args, **kwargs))
         return observer.calls
+
+
+def _seed(seed: int) -> None:
+    """Makes a run independent of the random state around it, which `running` puts back."""
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
+    random.seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed)
 
 
 def _arguments(example: Any) -> tuple[tuple, dict[str, Any]]:

@@ -49,11 +49,14 @@ def _contains(outer: CodeType, code: CodeType) -> bool:
 
 def call_at(function: FunctionType, end: Position) -> ast.Call | None:
     """The call expression in the source of ``function`` that ends there, if it can be read."""
+    calls = calls_in(function)
+    return next((c for c in calls if (c.end_lineno, c.end_col_offset) == end), None)
+
+
+def calls_in(function: FunctionType) -> list[ast.Call]:
+    """The call expressions in the source of ``function``; none if it cannot be read."""
     tree = _parse(function)
-    for node in ast.walk(tree) if tree else ():
-        if isinstance(node, ast.Call) and (node.end_lineno, node.end_col_offset) == end:
-            return node
-    return None
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree else []
 
 
 @functools.cache

@@ -127,10 +127,12 @@ def _watch_run(
     """Runs ``module`` with units that only note what they get, and give it back."""
 
     def note(unit: UnsizedSReLU, x: Tensor) -> Tensor:
-        seen[unit] = flow.layout(x, unit.otherwise)
+        channels, dim = flow.layout(x, unit.otherwise)
+        # Images come in batches: their channels are in dimension 1, as in SReLU(channels).
+        seen[unit] = Layout(channels, dim if dim >= -1 else dim + x.dim())
         return x
 
-    with Flow() as flow:
+    with Flow(module) as flow:
         for unit in waiting:
             vars(unit)["forward"] = functools.partial(note, unit)
         module(x, *[None] * (_required(module) - 1))  # such as a mask: often, None is none
