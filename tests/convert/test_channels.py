@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from checking import assert_converted, sizes, units
 from torch import nn
+from torch.nn.utils import prune
 
 import torch_srelu as ts
 
@@ -14,6 +15,11 @@ SHARED = (1, 1)
 TOKENS = (2, 5, 4), (3, 9, 4)  # two inputs: batch, length, features
 NODES = (6, 4), (9, 4)
 IMAGES = (2, 3, 10, 10), (1, 3, 13, 14)  # 8 x 8 pixels behind the convolution with 8 channels
+
+
+@torch.jit.script
+def _scripted(x: torch.Tensor) -> torch.Tensor:
+    return x + x
 
 
 class Net(nn.Module):
@@ -26,6 +32,8 @@ class Net(nn.Module):
         self.conv, self.norm = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)
         self.lstm = nn.LSTM(4, 7, batch_first=True)
         self.weight = nn.Parameter(torch.randn(4, 12))
+        self.weighted, self.bilinear = nn.Linear(4, 12), nn.Bilinear(4, 4, 9)
+        self.register_buffer("graph", torch.rand(5, 5))
         self.before = before
 
     def forward(self, x):
@@ -64,6 +72,7 @@ LOST = {
     "one channel of an image": (IMAGES, lambda m, x: m.conv(x)[:, 0]),
     "one channel by select": (IMAGES, lambda m, x: m.conv(x).select(-3, 0)),
     "flattened images": (IMAGES, lambda m, x: m.conv(x).flatten(1)),
+    "by a function that is not seen": (IMAGES, lambda m, x: _scripted(m.conv(x))),
     "made in the forward pass": (NODES, lambda m, x: torch.ones(len(x), len(x)) - 2),
 }
 
@@ -115,6 +124,34 @@ KEPT = {
     ),
     "pairs with features": (TOKENS, lambda m, x: m.v(x)[:, :, None] + m.v(x)[:, None], (6, -1)),
     "stacked": (TOKENS, lambda m, x: torch.stack([m.q(x), m.k(x)], 1), (4, -1)),
+    **{
+        f"{n} stacked": (NODES, lambda m, x, n=n: torch.stack([m.v(x)] * n), (6, -1))
+        for n in (3, 4, 5)
+    },
+    "steps, however many": (
+        TOKENS,
+        lambda m, x: torch.stack([m.v(token) for token in x.unbind(1)], 1),
+        (6, -1),
+    ),
+    "constant graph on the left": (((5, 4), (3, 5, 4)), lambda m, x: m.graph @ m.v(x), (6, -1)),
+    "constant graph on the right": (
+        ((2, 3, 7, 7), (1, 3, 9, 7)),
+        lambda m, x: m.conv(x) @ m.graph,
+        (8, -3),
+    ),
+    "constant graph by einsum": (
+        ((2, 3, 7, 7), (1, 3, 9, 7)),
+        lambda m, x: torch.einsum("nctv,vw->nctw", m.conv(x), m.graph),
+        (8, -3),
+    ),
+    "image of a vector": (NODES, lambda m, x: m.weighted(x).view(-1, 3, 2, 2), (3, -3)),
+    "bilinear layer": (NODES, lambda m, x: m.bilinear(x, x), (9, -1)),
+    "product by tensordot": (TOKENS, lambda m, x: torch.tensordot(x, m.weight, 1), (12, -1)),
+    "weight by einsum with dots": (
+        TOKENS,
+        lambda m, x: torch.einsum("...d,de->...e", x, m.weight),
+        (12, -1),
+    ),
     "larger of two": (TOKENS, lambda m, x: torch.max(m.q(x), m.k(x)), (4, -1)),
     "steps of a loop": (TOKENS, lambda m, x: m.v(x).unbind(1)[0], (6, -1)),
     "weighted mean of values": (
@@ -142,6 +179,19 @@ KEPT = {
 def test_channels_are_followed_through(name):
     shapes, before, expected = KEPT[name]
     assert_unit(before, shapes, expected)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        nn.utils.spectral_norm,
+        nn.utils.parametrizations.weight_norm,
+        lambda layer: prune.l1_unstructured(layer, "weight", 0.3),
+    ],
+)
+def test_weights_that_are_computed_make_channels(how):
+    net = ts.convert(nn.Sequential(how(nn.Conv2d(3, 8, 3)), nn.ReLU()), torch.randn(2, 3, 9, 9))
+    assert [(unit.num_channels, unit.dim) for unit in units(net)] == [(8, -3)]
 
 
 class GraphAttention(nn.Module):

@@ -58,7 +58,7 @@ def fit(module, loader, callback, epochs, path, ckpt=None, **options):
     trainer = pl.Trainer(
         max_epochs=epochs,
         accelerator="cpu",
-        callbacks=[callback],
+        callbacks=callback,
         logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,
@@ -125,6 +125,27 @@ def test_a_run_resumed_before_at_and_after_the_switch_is_the_same_run(
     trainer.save_checkpoint(tmp_path / "run.ckpt")
     resumed = Classifier(small())
     fit(resumed, batches, AdaptiveInitCallback(2), 4, tmp_path, ckpt=tmp_path / "run.ckpt")
+    for a, b in zip(whole.parameters(), resumed.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_run_resumed_from_the_last_step_of_the_frozen_phase_adapts_at_once(digits, tmp_path):
+    class SavesAtTheLastStep(pl.Callback):
+        def on_train_batch_end(self, trainer, module, outputs, batch, index):
+            if trainer.global_step == 2 * len(trainer.train_dataloader):
+                trainer.save_checkpoint(tmp_path / "step.ckpt")
+
+    class Phases(pl.Callback):
+        seen = ()
+
+        def on_train_batch_end(self, trainer, module, outputs, batch, index):
+            self.seen += (units(module)[0].frozen,)
+
+    batches = DataLoader(digits, 32)
+    whole, resumed, phases = Classifier(small()), Classifier(small()), Phases()
+    fit(whole, batches, [AdaptiveInitCallback(2), SavesAtTheLastStep()], 4, tmp_path)
+    fit(resumed, batches, [AdaptiveInitCallback(2), phases], 4, tmp_path, tmp_path / "step.ckpt")
+    assert phases.seen == (False,) * 2 * len(batches)
     for a, b in zip(whole.parameters(), resumed.parameters(), strict=True):
         assert torch.equal(a, b)
 

@@ -114,7 +114,10 @@ def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=60)
     assert child.returncode == 130
-    assert err == "Stopped with 0 of 1 run finished. The same command goes on from there.\n"
+    assert err == (
+        "Stopping after this step; Ctrl-C once more stops at once.\n"
+        "Stopped with 0 of 1 run finished. The same command goes on from there.\n"
+    )
     assert len(list(tmp_path.glob("*/checkpoint.pt"))) == 1
     assert srelu(line).exit_code == 0
     (record,) = records.find(tmp_path)  # it went on in the same folder

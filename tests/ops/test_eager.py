@@ -53,7 +53,7 @@ def test_calls_of_one_kind_are_one_entry_and_give_the_same_bits() -> None:
     assert torch.equal(plain, first[0])
 
 
-@pytest.mark.parametrize("shape", [(4, 3), (2, 70, 256), (900, 70)])
+@pytest.mark.parametrize("shape", [(4, 3), (2, 5, 256), (40, 7)])
 def test_a_bias_has_a_short_way_with_the_same_bits(shape, monkeypatch: pytest.MonkeyPatch) -> None:
     inputs, short, takes = tensors(shape), [], triton.Call.takes
     bias = torch.linspace(-1, 1, shape[1], device=DEVICE)

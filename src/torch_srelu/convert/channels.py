@@ -43,8 +43,16 @@ class Step(NamedTuple):
         return tensors((self.args, self.kwargs))
 
     def fixed(self, operand: object) -> bool:
-        """Whether an operand is a weight."""
+        """Whether an operand has the same sizes whatever the network is given."""
         return isinstance(operand, Tensor) and self.tag(operand).kind == "fixed"
+
+    def weight(self, operand: object) -> bool:
+        """Whether an operand is learned: a buffer, such as a graph, makes no channels."""
+        return (
+            isinstance(operand, Tensor)
+            and self.fixed(operand)
+            and self.tag(operand).layer is not None
+        )
 
     def argument(self, position: int, name: str, default: Any = None) -> Any:
         """An argument, however it was given."""
@@ -105,6 +113,10 @@ def _linear(step: Step) -> int | None:
     return -1 if step.fixed(step.argument(1, "weight")) else None
 
 
+def _bilinear(step: Step) -> int | None:
+    return -1 if step.fixed(step.argument(2, "weight")) else None
+
+
 def _recurrent(step: Step) -> int | None:
     return -1
 
@@ -128,24 +140,37 @@ def _product(step: Step) -> int | None:
         left, right = right, left
     if min(left.dim(), right.dim()) < 2:
         return None
-    if step.fixed(right):
+    if step.weight(right):
         return -1
-    if step.fixed(left):
+    if step.weight(left):
         return -2
-    return _only(d for t, d in ((left, -2), (right, -1)) if step.tag(t).dim == d)
+    return _only(
+        dim
+        for t, own in ((left, -2), (right, -1))
+        for dim in [step.tag(t).dim]
+        if dim is not None and (dim == own or (dim < -2 and t.shape[dim] == step.out.shape[dim]))
+    )
+
+
+def _tensordot(step: Step) -> int | None:
+    right, summed = step.operands[1], step.argument(2, "dims", 2)
+    return -1 if step.weight(right) and summed == right.dim() - 1 else None
 
 
 def _einsum(step: Step) -> int | None:
     equation, *operands = step.args
-    if not isinstance(equation, str) or "->" not in equation or "..." in equation:
+    if not isinstance(equation, str) or "->" not in equation:
         return None
-    left, out = equation.replace(" ", "").split("->")
-    terms = left.split(",")
-    operands = tensors(operands)
+    # What three dots stand for comes first, if anywhere: from the end, letters count as ever.
+    *terms, out = equation.replace(" ", "").replace("->", ",").split(",")
+    *terms, out = (term.removeprefix("...") for term in (*terms, out))
+    left, operands = ",".join(terms), tensors(operands)
+    if "." in left + out:
+        return None
     found = set()
     for term, x in zip(terms, operands, strict=True):
         dim = step.tag(x).dim
-        if step.fixed(x):  # the channels that a weight makes are those that only it has
+        if step.weight(x):  # the channels that a weight makes are those that only it has
             found |= {letter for letter in term if left.count(letter) == 1}
         elif dim is not None:
             found.add(term[dim])
@@ -176,6 +201,8 @@ def _reshaped(step: Step) -> int | None:
     dim = step.tag(x).dim
     if dim is None:
         return None
+    if dim == -1 and x.dim() == 2 and len(out) == 4 and out[0] == len(x):
+        return -3  # a vector becomes an image, as in generators
     before, behind = prod(x.shape[:dim]), prod(x.shape[x.dim() + dim + 1 :])
     for i, size in enumerate(out):
         if (prod(out[:i]), size, prod(out[i + 1 :])) == (before, x.shape[dim], behind):
@@ -189,7 +216,9 @@ def _repeated(step: Step) -> int | None:
     dim = _only(step.tag(t).dim for t in step.operands)
     if dim is None or any(t.dim() != rank for t in step.operands):
         return None
-    sizes = torch.empty(tuple(range(2, 2 + rank)), device="meta")
+    # Larger than the number of operands, which is the size of a dimension that `stack` adds.
+    least = len(step.operands) + 2
+    sizes = torch.empty(tuple(range(least, least + rank)), device="meta")
     args, kwargs = tree_map_only(Tensor, lambda _: sizes, (step.args, step.kwargs))
     shape = tensors(step.func(*args, **kwargs))[0].shape
     return shape.index(sizes.shape[dim]) - len(shape) if sizes.shape[dim] in shape else None
@@ -258,10 +287,12 @@ _TABLE: dict[Callable[[Step], int | None], str] = {
         conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
     """,
     _linear: "linear embedding embedding_bag",
+    _bilinear: "bilinear",
     _recurrent: "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell",
     _norm_of_second: "batch_norm instance_norm group_norm",
     _norm_of_last: "layer_norm rms_norm",
     _product: "matmul rmatmul mm bmm addmm baddbmm sparse_mm",
+    _tensordot: "tensordot",
     _einsum: "einsum",
     _aligned: """
         broadcast_to cumsum expand expand_as flip gumbel_softmax local_response_norm log_softmax

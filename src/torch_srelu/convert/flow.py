@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -20,21 +21,26 @@ class Layout(NamedTuple):
 
 
 _SHARED = Layout(1, 1)  # one unit for all of it: right for every shape
-_INPUT = Tag(None, None, "input")
+_UNKNOWN = Tag(None, None, "made")  # by code that no mode sees, such as scripted functions
 
 
 class Flow(TorchFunctionMode):
     """While active, `layout` and `layer` tell for any tensor of the run where it comes from.
 
     A convolution puts channels in the dimension before those of the image, a linear layer in the
-    last one, a permutation moves them; the rules are in `channels`.
+    last one, a permutation moves them; the rules are in `channels`. The run must be that of
+    ``model`` on ``inputs``.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, inputs: object) -> None:
         super().__init__()
         self._tags = WeakTensorKeyDictionary()
-        for t in itertools.chain(model.parameters(), model.buffers()):
-            self._tags[t] = Tag(None, id(t) if isinstance(t, nn.Parameter) else None, "fixed")
+        for t in model.buffers():
+            self._tags[t] = Tag(None, None, "fixed")
+        for t in itertools.chain(model.parameters(), _computed(model)):
+            self._tags[t] = Tag(None, id(t), "fixed")
+        for t in tensors(inputs):
+            self._tags[t] = Tag(None, None, "input")
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -81,4 +87,14 @@ class Flow(TorchFunctionMode):
         return self._tag(x).layer
 
     def _tag(self, x: Tensor) -> Tag:
-        return self._tags.get(x) or _INPUT
+        return self._tags.get(x) or _UNKNOWN
+
+
+def _computed(model: nn.Module) -> Iterator[Tensor]:
+    """The weights that hooks compute from parameters, such as weight_orig: pruning, old norms."""
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if isinstance(value, Tensor) and any(
+                parameter.startswith(f"{name}_") for parameter in module._parameters
+            ):
+                yield value

@@ -74,8 +74,8 @@ def slots_of(model: nn.Module) -> list[Slot]:
 class Observer(Flow):
     """Notes the activations of a run in ``calls``."""
 
-    def __init__(self, model: nn.Module, slots: dict[int, Slot]) -> None:
-        super().__init__(model)
+    def __init__(self, model: nn.Module, inputs: object, slots: dict[int, Slot]) -> None:
+        super().__init__(model, inputs)
         self.calls: list[Call] = []
         self._modules = {id(m) for m in model.modules()}
         self._constants = {id(t) for t in itertools.chain(model.parameters(), model.buffers())}

@@ -100,7 +100,7 @@ def _run(
             slot.parent._modules[slot.name] = stand_in = copy.copy(slot.module)
             slots[id(stand_in)] = slot
         args, kwargs = _arguments(convert(example))
-        with Observer(model, slots) as observer:
+        with Observer(model, (args, kwargs), slots) as observer:
             observer.look_for_overwritten(model(*args, **kwargs))
         return observer.calls
 

@@ -80,6 +80,15 @@ class AdaptiveInitCallback(pl.Callback):
             self.init.load_state_dict(state)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self._adapt_when_due(trainer)
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        # A run that is resumed at the very end of an epoch begins the next one without a word.
+        self._adapt_when_due(trainer)
+
+    def _adapt_when_due(self, trainer: pl.Trainer) -> None:
         assert self.init is not None, "training has started"
         if self.init.adapted or trainer.current_epoch < self.epoch:
             return

@@ -132,7 +132,7 @@ def _watch_run(
         seen[unit] = Layout(channels, dim if dim >= -1 else dim + x.dim())
         return x
 
-    with Flow(module) as flow:
+    with Flow(module, x) as flow:
         for unit in waiting:
             vars(unit)["forward"] = functools.partial(note, unit)
         module(x, *[None] * (_required(module) - 1))  # such as a mask: often, None is none

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +26,8 @@ from .data import DataFolder
 from .reporting import PAGE, RECORDS, write_page
 from .tensorboard import events
 from .terminal import INTERRUPTED, LEADS, console, errors, examples, one_line_errors, plain_warnings
+
+_IMPATIENT = 1.0  # seconds after which a second Ctrl-C is meant as one: keys are hit twice
 
 RIVALS = ["relu", "prelu", "apl", "srelu"]
 COMPARE_EXAMPLES = examples(
@@ -171,7 +173,7 @@ def _train_all(
                     view.close(record)
                     found.append(record)
     except (Stopped, KeyboardInterrupt) as how:
-        here = "there" if isinstance(how, Stopped) else "its last checkpoint"
+        here = "there" if isinstance(how, Stopped) else "its last checkpoint, if there is one"
         errors.print(
             f"Stopped with {len(found)} of {counted(len(runs), 'run')} finished. The same command "
             f"goes on from {here}.",
@@ -183,16 +185,22 @@ def _train_all(
 
 @contextmanager
 def _asking_to_stop() -> Iterator[Callable[[], bool]]:
-    """Within, Ctrl-C asks to stop after the step that is under way; once more interrupts it."""
-    asked = threading.Event()
+    """Within, Ctrl-C asks to stop after the step that is under way; a later one interrupts it."""
+    asked: list[float] = []  # when it was
 
     def ask(*_: Any) -> None:
-        if asked.is_set():
+        asked.append(time.monotonic())
+        if asked[-1] - asked[0] > _IMPATIENT:
             raise KeyboardInterrupt
-        asked.set()
+        if len(asked) == 1:
+            errors.print("Stopping after this step; Ctrl-C once more stops at once.")
 
-    before = signal.signal(signal.SIGINT, ask)
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:  # as of a job in the background: it stays so
+        yield lambda: False
+        return
+    signal.signal(signal.SIGINT, ask)
     try:
-        yield asked.is_set
+        yield lambda: bool(asked)
     finally:
         signal.signal(signal.SIGINT, before)
