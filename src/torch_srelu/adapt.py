@@ -232,7 +232,6 @@ def _check_model(model: nn.Module) -> None:
             f"{', '.join(lazy)}: the number of channels is not known yet. Run the model on a batch "
             "before you build the optimizer and AdaptiveInit"
         )
-
     computed = [name for name, (first, *_) in units.items() if "t_r" not in first._parameters]
     if computed:
         raise ValueError(

@@ -49,6 +49,38 @@ def test_each_turn_of_a_loop_over_layers_gets_its_unit():
     assert len(units(equal_widths)) == 6
 
 
+class Residual(nn.Module):
+    """A loop whose activation sees a sum, or all that came before."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how = how
+        widths = (4, 8, 12) if how == "dense" else (4, 4, 4)
+        self.first = nn.Linear(4, 4)
+        self.layers = nn.ModuleList(nn.Linear(width, 4) for width in widths)
+
+    def forward(self, x):
+        x = self.first(x)
+        seen = [x]
+        for layer in self.layers:
+            if self.how == "before":
+                x = F.relu(x + layer(x))
+            elif self.how == "behind":
+                x = F.relu(layer(x) + x)
+            else:
+                x = layer(F.relu(torch.cat(seen, -1)))
+                seen.append(x)
+        return x
+
+
+@pytest.mark.parametrize("how", ["before", "behind", "dense"])
+def test_turns_of_residual_and_dense_loops_get_their_units(how):
+    net = Residual(how)
+    assert_converted(net, torch.randn(3, 4), example=torch.randn(3, 4))
+    expected = [(4, -1), (8, -1), (12, -1)] if how == "dense" else [(4, -1)] * 3
+    assert sizes(net, "relu.0", "relu.1", "relu.2") == expected
+
+
 def test_a_loop_that_runs_longer_than_it_did_says_so():
     net = ts.convert(Loop((4, 4, 4)))
     net.layers.append(nn.Linear(4, 4))

@@ -23,7 +23,7 @@ class Tag(NamedTuple):
     """What is known of a tensor."""
 
     dim: int | None  # where its channels are, counted from the end; None: nobody knows
-    layer: int | None  # identity of the last parameter on the way here: which layer made it
+    layers: frozenset[int]  # which made it: the identities of the last parameters on the ways here
     # fixed: made of parameters and buffers alone, so its sizes are always the same;
     # input: of the network, as it came, but for functions of every number by itself.
     kind: Literal["fixed", "input", "made"]
@@ -49,9 +49,7 @@ class Step(NamedTuple):
     def weight(self, operand: object) -> bool:
         """Whether an operand is learned: a buffer, such as a graph, makes no channels."""
         return (
-            isinstance(operand, Tensor)
-            and self.fixed(operand)
-            and self.tag(operand).layer is not None
+            isinstance(operand, Tensor) and self.fixed(operand) and bool(self.tag(operand).layers)
         )
 
     def argument(self, position: int, name: str, default: Any = None) -> Any:

@@ -21,11 +21,12 @@ class Layout(NamedTuple):
 
 
 _SHARED = Layout(1, 1)  # one unit for all of it: right for every shape
-_UNKNOWN = Tag(None, None, "made")  # by code that no mode sees, such as scripted functions
+_NOBODY: frozenset[int] = frozenset()
+_UNKNOWN = Tag(None, _NOBODY, "made")  # by code that no mode sees, such as scripted functions
 
 
 class Flow(TorchFunctionMode):
-    """While active, `layout` and `layer` tell for any tensor of the run where it comes from.
+    """While active, `layout` and `layers` tell for any tensor of the run where it comes from.
 
     A convolution puts channels in the dimension before those of the image, a linear layer in the
     last one, a permutation moves them; the rules are in `channels`. The run must be that of
@@ -36,11 +37,11 @@ class Flow(TorchFunctionMode):
         super().__init__()
         self._tags = WeakTensorKeyDictionary()
         for t in model.buffers():
-            self._tags[t] = Tag(None, None, "fixed")
+            self._tags[t] = Tag(None, _NOBODY, "fixed")
         for t in itertools.chain(model.parameters(), _computed(model)):
-            self._tags[t] = Tag(None, id(t), "fixed")
+            self._tags[t] = Tag(None, frozenset([id(t)]), "fixed")
         for t in tensors(inputs):
-            self._tags[t] = Tag(None, None, "input")
+            self._tags[t] = Tag(None, _NOBODY, "input")
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -61,11 +62,11 @@ class Flow(TorchFunctionMode):
             kind = "input" if pointwise(name) else "made"
         else:
             kind = "made"
-        weights_first = sorted(tags, key=lambda tag: tag.kind != "fixed")
-        layer = next((tag.layer for tag in weights_first if tag.layer is not None), None)
+        weights = frozenset().union(*(tag.layers for tag in tags if tag.kind == "fixed"))
+        layers = weights or frozenset().union(*(tag.layers for tag in tags))
         for y in made:
             dim = channel_dim(Step(func, args, kwargs, y, self._tag))
-            self._tags[y] = Tag(dim, layer, kind)
+            self._tags[y] = Tag(dim, layers, kind)
 
     def layout(self, x: Tensor, otherwise: int | None = None) -> Layout:
         """The channels of ``x``: where they were followed to, else in dimension ``otherwise``.
@@ -82,9 +83,9 @@ class Flow(TorchFunctionMode):
             return Layout(x.shape[1], 1 - x.dim())
         return _SHARED
 
-    def layer(self, x: Tensor) -> int | None:
-        """Which layer made ``x``: equal for equal layers."""
-        return self._tag(x).layer
+    def layers(self, x: Tensor) -> frozenset[int]:
+        """Which layers made ``x``: equal for equal layers, and all that a sum came from."""
+        return self._tag(x).layers
 
     def _tag(self, x: Tensor) -> Tag:
         return self._tags.get(x) or _UNKNOWN

@@ -56,7 +56,7 @@ class Call:
     layout: Layout
     dtype: torch.dtype
     device: torch.device
-    layer: int | None  # which layer made the input
+    layers: frozenset[int]  # which made the input
     turn: int  # how often this run of the method had come here before
     read_again: bool = False  # somebody reads the input after an in-place call
 
@@ -130,7 +130,7 @@ class Observer(Flow):
             layout=self.layout(x),
             dtype=x.dtype,
             device=x.device,
-            layer=self.layer(x),
+            layers=self.layers(x),
             turn=self._turns[here] - 1,
         )
         self.calls.append(call)

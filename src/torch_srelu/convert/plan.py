@@ -60,8 +60,8 @@ def _groups(calls: list[Call]) -> list[list[Call]]:
     turns: dict[int, list[Call]] = defaultdict(list)
     for call in calls:
         turns[call.turn].append(call)
-    pairs = {(call.turn, call.layer) for call in calls}
-    one_to_one = len(pairs) == len(turns) == len({layer for _, layer in pairs})
+    pairs = {(call.turn, call.layers) for call in calls}
+    one_to_one = len(pairs) == len(turns) == len({layers for _, layers in pairs})
     equally_often = len({len(group) for group in turns.values()}) == 1
     if len(turns) > 1 and one_to_one and equally_often:
         return [turns[turn] for turn in sorted(turns)]
