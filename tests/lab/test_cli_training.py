@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import io
+import math
 import os
 import shlex
 import signal
@@ -16,6 +17,7 @@ from rich.console import Console
 from specimens import specimen
 
 from torch_srelu.lab import records
+from torch_srelu.lab.cli import training
 from torch_srelu.lab.cli.board import Board, shown
 from torch_srelu.lab.cli.choosing import chosen_runs, parse_settings
 from torch_srelu.lab.recipes import recipe
@@ -122,6 +124,31 @@ def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
     assert srelu(line).exit_code == 0
     (record,) = records.find(tmp_path)  # it went on in the same folder
     assert record.result is not None
+
+
+def test_the_first_ctrl_c_asks_and_a_key_hit_twice_is_one(capsys, monkeypatch) -> None:
+    monkeypatch.setattr(training, "_IMPATIENT", math.inf)  # however slow this machine is
+    with training._asking_to_stop() as stop:
+        assert stop is not None
+        assert not stop()
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+        assert stop()
+    assert capsys.readouterr().err.count("Stopping after this step") == 1
+
+
+@pytest.mark.parametrize("why", ["a team", "ignored"])
+def test_nobody_is_asked_where_nobody_would_listen(why: str, monkeypatch) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN if why == "ignored" else signal.SIG_DFL)
+    if why == "a team":
+        monkeypatch.setenv("WORLD_SIZE", "2")
+    try:
+        handler = signal.getsignal(signal.SIGINT)
+        with training._asking_to_stop() as stop:
+            assert stop is None
+            assert signal.getsignal(signal.SIGINT) is handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -168,8 +168,7 @@ def _train_all(
 
             with _asking_to_stop() as stop:
                 for run in runs:
-                    told = stop if run.world == 1 else None  # a team ends with its processes
-                    record = train_run(run, folder, data, after_epoch, view.see, device, stop=told)
+                    record = train_run(run, folder, data, after_epoch, view.see, device, stop=stop)
                     view.close(record)
                     found.append(record)
     except (Stopped, KeyboardInterrupt) as how:
@@ -184,8 +183,11 @@ def _train_all(
 
 
 @contextmanager
-def _asking_to_stop() -> Iterator[Callable[[], bool]]:
-    """Within, Ctrl-C asks to stop after the step that is under way; a later one interrupts it."""
+def _asking_to_stop() -> Iterator[Callable[[], bool] | None]:
+    """Within, Ctrl-C asks to stop after the step that is under way; a later one interrupts it.
+
+    None where it does not: a team ends with its processes, and a job that ignores Ctrl-C goes on.
+    """
     asked: list[float] = []  # when it was
 
     def ask(*_: Any) -> None:
@@ -196,8 +198,8 @@ def _asking_to_stop() -> Iterator[Callable[[], bool]]:
             errors.print("Stopping after this step; Ctrl-C once more stops at once.")
 
     before = signal.getsignal(signal.SIGINT)
-    if before is signal.SIG_IGN:  # as of a job in the background: it stays so
-        yield lambda: False
+    if before is signal.SIG_IGN or world_size() > 1:
+        yield None
         return
     signal.signal(signal.SIGINT, ask)
     try:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from ...module import NAMES as PARAMETERS
 from ..learned import in_order, layers
 from ..probe import IMAGES
 from ..recipes import LENGTHS
@@ -19,7 +20,7 @@ from .differences import NAMES
 from .published import LEARNED, LEARNED_NAMES, TITLES
 from .standing import Cell, Standing
 
-FITTED = ("train_loss", "train_error", "test_loss", "test_error")  # the errors in percent
+FITTED = ("train_loss", "train_error", "test_loss", "test_error")  # of the results
 FITTED_NOTE = (
     "Means over n seeds. Training loss and error are those of the last epoch while it was trained, "
     "with dropout; test loss and error those of its end, without."
@@ -32,7 +33,7 @@ WEIGHTS_NOTE = "At the last epoch; means over the seeds whose records have it."
 
 
 def grids(standing: Standing) -> list[Grid]:
-    """Both tables for each data set and length that has records."""
+    """The tables for each data set and length that has records."""
     made = []
     for length in LENGTHS:
         for condition in CIFAR:
@@ -69,12 +70,12 @@ def _fitted(title: str, cells: Mapping[str, Cell]) -> Grid:
 
 def _inputs(title: str, condition: str, cells: Mapping[str, Cell]) -> Grid:
     learned = layers(cells["srelu"].rival) if "srelu" in cells else {}
-    place, paper = LEARNED_NAMES.index("t_r"), LEARNED[condition]
+    own, published = PARAMETERS.index("t_r"), LEARNED_NAMES.index("t_r")
     rows = [
         [
             *line,
-            _number(learned[line[0]].mean[place] if line[0] in learned else None),
-            _number(paper[line[0]][place]),
+            _number(learned[line[0]].mean[own] if line[0] in learned else None),
+            _number(LEARNED[condition][line[0]][published]),
         ]
         for line in _by_layer(cells, {name: _magnitudes(cell) for name, cell in cells.items()}, 2)
     ]

@@ -18,7 +18,7 @@ _HEADS = "heads."  # of networks that have some in training alone
 
 
 # What is wrong with the paper's own numbers.
-_COPIED = "The paper gives the activations of CIFAR-10, 1.42K and 5.68K, for all three data sets."
+_COPIED = "The paper has 1.42K and 5.68K, CIFAR-10's, for the activations of all three data sets."
 PUBLISHED = {2: _COPIED, 4: _COPIED, 5: "The paper's 5M and 21.6K fit no count of ours."}
 
 
