@@ -20,7 +20,7 @@ bench: .venv/lab  ## the operator against its rivals, on the device that is ther
 	$(BIN)/python benchmarks/bench_op.py
 
 clean:
-	rm -rf .venv build src/*.egg-info src/torch_srelu/ops/_native.*
+	rm -rf .venv build src/*.egg-info src/torch_srelu/ops/_*.so
 
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
@@ -31,4 +31,5 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints
 
 .venv/ready: .venv/lab  # what the tests need besides
 	$(INSTALL) -e '.[lab,vision,text,lightning,export,dev]'
+	$(INSTALL) --no-build-isolation --no-deps -e .  # with torch's headers: native/eager.cpp
 	touch $@

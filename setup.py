@@ -1,39 +1,77 @@
-"""Compiles the native CPU kernels: two C files, no torch needed, a few seconds.
+"""Compiles what is not Python; everything else is in pyproject.toml.
 
-``optional``: where there is no compiler the package installs without them and says so when used.
-Everything else is in pyproject.toml.
+- The CPU kernels, and launches on a GPU that cost little host time: C, no torch needed, seconds.
+- Eager calls on a GPU without Python: C++ with torch's headers, half a minute, and only where torch
+  is there when the package is built (``pip install --no-build-isolation .``), for that torch alone.
+
+All are ``optional``: where there is no compiler the package installs without them, and
+``torch_srelu.backends()`` tells what is in use.
 """
+
+import sys
 
 from setuptools import Extension, setup
 
-setup(
-    ext_modules=[
+NATIVE = "src/torch_srelu/ops/native/"
+
+
+def sources(*names: str) -> list[str]:
+    return [NATIVE + name for name in names]
+
+
+extensions = [
+    Extension(
+        "torch_srelu.ops._native",
+        sources=sources("srelu.c", "scan.c"),
+        depends=sources("scan_kernels.h", "srelu_dtypes.h", "srelu_kernels.h", "srelu_loops.h"),
+        # Not -ffast-math: NaN and infinity must come out right. Contraction is off so that
+        # the forward pass has the reference's bits on every instruction set.
+        extra_compile_args=[
+            "-O3",
+            "-std=gnu11",
+            "-fopenmp",
+            "-ffp-contract=off",
+            "-fno-math-errno",
+            "-fno-trapping-math",
+        ],
+        extra_link_args=["-fopenmp"],
+        py_limited_api=True,  # it uses no Python API at all: one file for every Python
+        optional=True,
+    ),
+    Extension(
+        "torch_srelu.ops._launch",
+        sources=sources("launch.c"),
+        depends=sources("launch.h"),
+        define_macros=[("Py_LIMITED_API", "0x030B0000")],
+        extra_compile_args=["-O2", "-std=gnu11"],
+        py_limited_api=True,
+        optional=True,
+    ),
+]
+options = {"bdist_wheel": {"py_limited_api": "cp311"}}
+
+try:
+    import torch
+    from torch.utils import cpp_extension
+except ImportError:  # the usual build, in an environment of its own
+    torch = None
+
+if torch is not None and sys.platform == "linux":
+    name = "_eager_torch" + "_".join(torch.__version__.split(".")[:2])  # as ops/eager.py has it
+    extensions.append(
         Extension(
-            "torch_srelu.ops._native",
-            sources=[
-                "src/torch_srelu/ops/native/srelu.c",
-                "src/torch_srelu/ops/native/scan.c",
-            ],
-            depends=[
-                "src/torch_srelu/ops/native/scan_kernels.h",
-                "src/torch_srelu/ops/native/srelu_dtypes.h",
-                "src/torch_srelu/ops/native/srelu_kernels.h",
-                "src/torch_srelu/ops/native/srelu_loops.h",
-            ],
-            # Not -ffast-math: NaN and infinity must come out right. Contraction is off so that
-            # the forward pass has the reference's bits on every instruction set.
-            extra_compile_args=[
-                "-O3",
-                "-std=gnu11",
-                "-fopenmp",
-                "-ffp-contract=off",
-                "-fno-math-errno",
-                "-fno-trapping-math",
-            ],
-            extra_link_args=["-fopenmp"],
-            py_limited_api=True,  # it uses no Python API at all: one file for every Python
+            f"torch_srelu.ops.{name}",
+            sources=sources("eager.cpp"),
+            depends=sources("launch.h"),
+            include_dirs=cpp_extension.include_paths(),
+            library_dirs=cpp_extension.library_paths(),
+            libraries=["c10", "torch", "torch_cpu", "torch_python"],
+            define_macros=[("TORCH_EXTENSION_NAME", name)],
+            extra_compile_args=["-O2", "-std=c++20", "-g0"],
+            language="c++",
             optional=True,
         )
-    ],
-    options={"bdist_wheel": {"py_limited_api": "cp311"}},
-)
+    )
+    options = {}  # a wheel for this Python and this torch
+
+setup(ext_modules=extensions, options=options)

@@ -304,6 +304,23 @@ def test_the_function_as_well_as_the_module() -> None:
     assert_same_gradients(net, x)
 
 
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_bias_of_the_unit(trained: bool) -> None:
+    """It is added where the output is computed again, as it was in the forward pass."""
+    layer, own, bias = conv(), unit(), torch.randn(CHANNELS, requires_grad=trained)
+    x = images().requires_grad_()
+    wanted = [x, *own.parameters(), *layer.parameters(), *([bias] if trained else [])]
+
+    def gradients() -> tuple[torch.Tensor, ...]:
+        y = layer(srelu(x, own.t_r, own.a_r, own.t_l, own.a_l, bias=bias))
+        return torch.autograd.grad(y.square().sum(), wanted)
+
+    expected = gradients()
+    with recompute_outputs():
+        found = gradients()
+    assert all(map(torch.equal, found, expected))
+
+
 def test_what_a_layer_writes_into_its_copy_is_its_own() -> None:
     class Overwrites(torch.autograd.Function):
         @staticmethod

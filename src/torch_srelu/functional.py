@@ -9,7 +9,7 @@ from torch.jit import is_tracing  # type: ignore[attr-defined]
 from torch.overrides import handle_torch_function, has_torch_function
 
 from . import memory
-from .ops import alike, compute, eager, reference, registration
+from .ops import alike, backends, compute, cpp, eager, reference, registration
 
 DTYPES = frozenset({torch.float64, torch.float32, torch.bfloat16, torch.float16})
 
@@ -54,6 +54,10 @@ def srelu(
         >>> srelu(x, t_r=one, a_r=0.5 * one, t_l=-one, a_l=0.1 * one)
         tensor([[-1.1000,  0.5000,  2.0000]])
     """
+    if not (torch.compiler.is_compiling() or cpp.eager is None or frozen or memory.active()):
+        y = cpp.eager.srelu(x, t_r, a_r, t_l, a_l, dim, bias) if backends.forced is None else None
+        if y is not None:
+            return y
     tensors = (x, t_r, a_r, t_l, a_l) if bias is None else (x, t_r, a_r, t_l, a_l, bias)
     if has_torch_function(tensors):
         options = {"dim": dim, "bias": bias, "frozen": frozen}
@@ -77,10 +81,7 @@ def srelu(
         x, t_r, a_r, t_l, a_l, bias = unwrap_dead_wrappers((x, t_r, a_r, t_l, a_l, bias))
         return compute.compute(x, t_r, a_r, t_l, a_l, dim, bias)
     if memory.active():
-        if bias is not None:
-            x = compute.add_bias(x, bias, dim)
-            return srelu(x, t_r, a_r, t_l, a_l, dim, frozen=frozen)
-        return memory.apply(x, (t_r, a_r, t_l, a_l), dim, frozen, call)
+        return memory.apply(x, (t_r, a_r, t_l, a_l), bias, dim, frozen, call)
     return eager.srelu(x, (t_r, a_r, t_l, a_l), bias, dim, frozen, call)
 
 

@@ -74,17 +74,22 @@ def active() -> bool:
 
 
 def apply(
-    x: Tensor, params: tuple[Tensor, ...], dim: int, frozen: bool, call: Call | None
+    x: Tensor,
+    params: tuple[Tensor, ...],
+    bias: Tensor | None,
+    dim: int,
+    frozen: bool,
+    call: Call | None,
 ) -> Tensor:
     """`eager.srelu`, with its output noted as one that can be recomputed."""
     _here.noting, _here.input = True, None
     try:
-        y = eager.srelu(x, params, None, dim, frozen, call)
+        y = eager.srelu(x, params, bias, dim, frozen, call)
         packed = _here.input
     finally:
         _here.noting, _here.input = False, None
     if packed is not None:  # else nothing needs a gradient, or other hooks took the tensors
-        _outputs[y.untyped_storage()] = _Output(y, packed, params, dim)
+        _outputs[y.untyped_storage()] = _Output(y, packed, _Parameters(params, bias), dim)
     return y
 
 
@@ -154,7 +159,7 @@ class _Kept:
 
 
 class _Parameters:
-    """Those of a unit, as they were.
+    """Those of a unit, and its bias if it has one, as they were.
 
     Copies where there is a process group: a sharded network frees its own before the backward pass
     of the next layer. Copies also of parameters without a gradient, which may be changed.
@@ -162,23 +167,22 @@ class _Parameters:
 
     __slots__ = ("_tensors", "_versions")
 
-    def __init__(self, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor) -> None:
-        trained = t_r.requires_grad and a_r.requires_grad and t_l.requires_grad
-        if not (trained and a_l.requires_grad) or _distributed():
+    def __init__(self, params: tuple[Tensor, ...], bias: Tensor | None) -> None:
+        tensors = params if bias is None else (*params, bias)
+        if _distributed() or not all(t.requires_grad for t in tensors):
             with torch.no_grad():
-                t_r, a_r, t_l, a_l = torch.cat((t_r, a_r, t_l, a_l)).view(4, -1).unbind()
+                kept = [t.clone() for t in tensors]
         else:
             # Not themselves: they may be given other values (``p.data = ...``), and what hangs on
             # them must not live as long as the memory of an output.
-            t_r, a_r, t_l, a_l = t_r.detach(), a_r.detach(), t_l.detach(), a_l.detach()
-        self._tensors = (t_r, a_r, t_l, a_l)
-        self._versions = (t_r._version, a_r._version, t_l._version, a_l._version)
+            kept = [t.detach() for t in tensors]
+        self._tensors, self._versions = kept, [t._version for t in kept]
 
-    def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        t_r, a_r, t_l, a_l = self._tensors
-        if (t_r._version, a_r._version, t_l._version, a_l._version) != self._versions:
-            pairs = zip(self._tensors, self._versions, strict=True)
-            raise next(_modified(p, version) for p, version in pairs if p._version != version)
+    def tensors(self) -> list[Tensor]:
+        """The four parameters, and the bias if there is one."""
+        for tensor, version in zip(self._tensors, self._versions, strict=True):
+            if tensor._version != version:
+                raise _modified(tensor, version)
         return self._tensors
 
 
@@ -211,9 +215,12 @@ class _Recomputed:
 
     def _output(self) -> Tensor:
         """Computes it. Anew for everyone who asks: what one of them writes there is its own."""
-        kind = (self._x.tensor(), *self._params.tensors(), self._dim)
-        call = eager.remembered(*kind) or eager.remember(*kind)
-        return call.forward(*kind[:5]) if call else compute.compute(*kind)
+        x, (t_r, a_r, t_l, a_l, *bias), dim = self._x.tensor(), self._params.tensors(), self._dim
+        call = eager.remembered(x, t_r, a_r, t_l, a_l, dim, *bias)
+        call = call or eager.remember(x, t_r, a_r, t_l, a_l, dim, *bias)
+        if call is not None:
+            return call.forward(x, t_r, a_r, t_l, a_l, *bias)
+        return compute.compute(x, t_r, a_r, t_l, a_l, dim, *bias)
 
 
 _Packed = _Kept | _Recomputed | tuple[Tensor, int]  # a tensor at a version
@@ -224,11 +231,9 @@ class _Output:
 
     __slots__ = ("_dim", "_params", "_version", "_x")
 
-    def __init__(
-        self, y: Tensor, x: _Kept | _Recomputed, params: tuple[Tensor, ...], dim: int
-    ) -> None:
+    def __init__(self, y: Tensor, x: _Kept | _Recomputed, params: _Parameters, dim: int) -> None:
         self._version, self._x = y._version, weakref.ref(x)
-        self._params, self._dim = _Parameters(*params), dim
+        self._params, self._dim = params, dim
 
     def recomputed(self, tensor: Tensor) -> _Recomputed | None:
         """What stands for ``tensor``, in the memory of the output.

@@ -214,7 +214,7 @@ def test_installs_where_no_compiler_exists(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "setup.py", "--quiet", "build", "--build-lib", str(tmp_path / "built")],
         cwd=project,
-        env={**os.environ, "CC": "no-such-compiler"},
+        env={**os.environ, "CC": "no-such-compiler", "CXX": "no-such-compiler"},
         capture_output=True,
         text=True,
         check=False,

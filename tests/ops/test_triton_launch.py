@@ -5,8 +5,10 @@ import torch
 
 from checks import DEVICE, using
 from torch_srelu import SReLU, srelu
-from torch_srelu.ops import layout, triton_scan
-from torch_srelu.ops.triton_launch import OPTIONS, Launch
+from torch_srelu.ops import layout, triton, triton_launch, triton_scan
+from torch_srelu.ops.triton_launch import OPTIONS, Launch, arguments
+
+in_c = pytest.mark.skipif(triton_launch._launch is None, reason="native/launch.c is not compiled")
 
 
 @pytest.mark.parametrize("biased", [False, True])
@@ -39,3 +41,48 @@ def test_scans_get_what_they_ask_for(view: layout.View, keep: bool) -> None:
     launch = triton_scan._launch(view, torch.float32, 10, keep)
     given = [name for name in launch.meta if name not in OPTIONS]
     assert launch.kernel.arg_names[-len(given) :] == given
+
+
+def test_what_triton_leaves_out_is_not_handed_on() -> None:
+    types = ["*bf16", "constexpr", "*fp32", "i32", "constexpr", "i64", "constexpr", "constexpr"]
+    assert arguments(types, 3, (7, 1, 2**40)) == ((8, 8, 4, 8), (0, 2, -1, -1), (0, 0, 7, 2**40))
+    assert arguments(["*fp32", "fp32"], 1, (2,)) is None  # a kind that we know nothing of
+    assert arguments(["i32"], 1, ()) is None  # a number where a tensor should be
+    assert arguments(["*fp32", "*fp32"], 1, (2,)) is None
+
+
+@in_c
+def test_a_launch_in_c() -> None:
+    from driver import FORWARD, Driver
+
+    x, y, params = torch.randn(2, 3, 4), torch.empty(2, 3, 4), torch.randn(4, 3)
+    driver = Driver(x, 3)
+    plan = driver.plan(FORWARD)
+    params = [p.clone() for p in params]
+    assert triton_launch._launch.launch(plan, 0, x, y, *params, None)
+    assert driver.launched == [FORWARD]
+    torch.testing.assert_close(y, srelu(x, *params))
+    odd = torch.empty(25)[1:].view(2, 3, 4)
+    assert not triton_launch._launch.launch(plan, 0, odd, y, *params, None)
+    assert not triton_launch._launch.launch(plan, 0, None, y, *params, None)
+    assert not triton_launch._launch.launch(plan, 0, x, y)
+    with pytest.raises(TypeError, match="plan, stream"):
+        triton_launch._launch.launch(plan)
+    with pytest.raises(ValueError, match="equally long"):
+        triton_launch._launch.plan(1, 1, (1, 1, 1), 32, 0, 0, (1,), ())
+    with pytest.raises(ValueError, match="at most 16 tensors"):
+        triton_launch._launch.plan(1, 1, (1, 1, 1), 32, 0, 0, (16,), (0,))
+    assert driver.launched == [FORWARD]
+
+
+@in_c
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("shape", [(2, 5, 256), (900, 70)])
+def test_launches_go_straight_to_the_driver(shape) -> None:
+    """From the second on; what the driver says of the kernels is what their types say."""
+    x = torch.randn(shape, device="cuda").requires_grad_()
+    unit = SReLU(shape[1], device="cuda")
+    unit(x).sum().backward()
+    view = layout.view(x, shape[1], 1)
+    (plan,) = triton._forward_launch(view, x.dtype).plans.values()
+    assert plan is not None

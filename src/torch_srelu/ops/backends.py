@@ -12,7 +12,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from . import cpu
+from . import cpp, cpu
 
 NAMES = ("reference", "cpu", "triton")
 
@@ -38,7 +38,13 @@ def backends() -> dict[str, str]:
     if not torch.cuda.is_available():
         table["cuda"] = "none: torch sees no CUDA device"
     else:
-        table["cuda"] = "triton" if reason is None else f"reference (plain torch): {reason}"
+        python = cpp.why_not()
+        eager = "C++" if python is None else f"Python; {python}"
+        table["cuda"] = (
+            f"triton (eager calls: {eager})"
+            if reason is None
+            else f"reference (plain torch): {reason}"
+        )
     if forced is not None:
         table = {device: f"{forced}: forced by use_backend" for device in table}
     return table

@@ -2,17 +2,19 @@
 
 An autograd.Function costs the host a quarter of what a custom operator does. And a GPU is done with
 a small tensor sooner than Python is with looking at it: so what follows from shapes, strides,
-dtypes and devices alone is found out once, and remembered.
+dtypes and devices alone is found out once, and remembered. Where ``native/eager.cpp`` was compiled,
+it is taught what is remembered, and such calls need no Python at all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from . import backends, compute, layout, registration
+from . import backends, compute, cpp, layout, registration
 from .alike import Guard, guard, ordinary, plain
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ ALIKE = 16  # of which so many may differ in the rest
 
 _calls: dict[tuple, list[tuple[Guard, Call]]] = {}
 _NONE = (None,) * 9  # for the arguments of `Fused` that have no gradient
+_ALL = {n: (True,) * n + (False,) * (9 - n) for n in (5, 6)}  # ctx.needs_input_grad of these
 
 
 def remembered(
@@ -95,16 +98,44 @@ class Fused(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):  # type: ignore[override]
-        saved, needs, function = ctx.saved_tensors, ctx.needs_input_grad, compute.compute_backward
-        if torch.is_grad_enabled():
-            function = registration.differentiable
-        elif ctx.call is not None and all(needs[: len(saved)]) and ctx.call.takes(grad, *saved):
-            return ctx.call.backward(grad, *saved) + _NONE[len(saved) :]
-        elif not (torch._C._has_storage(grad) and ordinary(grad)) or grad._is_zerotensor():
-            # A batch of gradients in disguise (torch.autograd.grad with is_grads_batched), whose
-            # vmap is not torch.func's, or another tensor that only operators of torch see through.
-            function = _known_to_torch
-        return (*registration.gradients(ctx, saved, grad, function), None)
+        saved, needs, call = ctx.saved_tensors, ctx.needs_input_grad, ctx.call
+        if (
+            call is not None
+            and needs == _ALL[len(saved)]
+            and not torch.is_grad_enabled()
+            and call.takes(grad, *saved)
+        ):
+            grads = call.backward(grad, *saved)
+            if cpp.eager is not None and not call.taught:
+                call.taught = _teach(call, saved, ctx.dim)
+        else:
+            grads = backward(grad, saved, needs, ctx.dim, ctx.frozen)
+        return grads + _NONE[len(saved) :]
+
+
+def backward(
+    grad: Tensor, saved: Sequence[Tensor], needs: Sequence[bool], dim: int, frozen: bool = False
+) -> tuple[Tensor | None, ...]:
+    """The gradients of the saved tensors that need one, whatever is asked for."""
+    function = compute.compute_backward
+    if torch.is_grad_enabled():
+        function = registration.differentiable
+    elif not (torch._C._has_storage(grad) and ordinary(grad)) or grad._is_zerotensor():
+        # A batch of gradients in disguise (torch.autograd.grad with is_grads_batched), whose
+        # vmap is not torch.func's, or another tensor that only operators of torch see through.
+        function = _known_to_torch
+    return registration.gradients(function, grad, saved, needs, dim, frozen)
+
+
+def _teach(call: Call, tensors: Sequence[Tensor], dim: int) -> bool:
+    """Tells eager.cpp of calls with tensors like these, once their kernels are compiled."""
+    launches = call.launches()
+    bias = tensors[5] if tensors[5:] else None
+    return launches is not None and cpp.eager.learn(*tensors[:5], dim, bias, *launches)
+
+
+if cpp.eager is not None:
+    cpp.eager.otherwise(backward)
 
 
 # Function.apply, less what it does for torch.func (which does not come here), at half its price.
@@ -121,7 +152,8 @@ def srelu(
 ) -> Tensor:
     """SReLU of ordinary tensors, for autograd; ``call`` is what is remembered of its like."""
     if call is not None:
-        return _apply(x, *params, bias, dim, frozen, call)
+        y = cpp.eager.srelu(x, *params, dim, bias) if call.taught and not frozen else None
+        return _apply(x, *params, bias, dim, frozen, call) if y is None else y
     return Fused.apply(x, *params, bias, dim, frozen, None)  # type: ignore[return-value]
 
 

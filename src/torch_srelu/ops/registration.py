@@ -6,6 +6,8 @@ on ordinary tensors have a door of their own (`eager`), to the same kernels.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
@@ -34,21 +36,20 @@ def exporting() -> bool:
 # ---- gradients, as autograd wants them ----
 
 
-def gradients(ctx, saved, grad: Tensor, function) -> tuple[Tensor | None, ...]:
-    """A gradient for every argument that needs one, else None.
-
-    ``saved`` are the saved tensors, which may be asked for only once (in a checkpointed region).
-    """
+def gradients(
+    function, grad: Tensor, saved: Sequence[Tensor], needs: Sequence[bool], dim: int, frozen: bool
+) -> tuple[Tensor | None, ...]:
+    """A gradient for every one of the ``saved`` tensors that needs one, else None."""
     x, t_r, a_r, t_l, a_l, *rest = saved
     bias = rest[0] if rest else None
-    params, needs, frozen = (t_r, a_r, t_l, a_l), ctx.needs_input_grad, ctx.frozen
-    need_input, need_bias = needs[0], needs[5]
+    params = (t_r, a_r, t_l, a_l)
+    need_input, need_bias = needs[0], bool(rest) and needs[5]
     need_params = not frozen and (needs[1] or needs[2] or needs[3] or needs[4])
     if frozen:
         params = tuple(p.detach() for p in params)
     grad_x = rows = None
     if need_input or need_params or need_bias:
-        grad_x, rows = function(grad, x, *params, ctx.dim, need_input, need_params, bias, need_bias)
+        grad_x, rows = function(grad, x, *params, dim, need_input, need_params, bias, need_bias)
     grads: list[Tensor | None] = [None, None, None, None, None]
     if rows is not None and (need_params or need_bias):
         place = 0 if need_params else 4
@@ -61,7 +62,7 @@ def gradients(ctx, saved, grad: Tensor, function) -> tuple[Tensor | None, ...]:
         # Zeros, not None: optimizers, DDP and gradient clipping then see parameters that rest.
         pairs = zip(params, needs[1:5], strict=True)
         grads[:4] = [torch.zeros_like(p) if need else None for p, need in pairs]
-    return (grad_x if need_input else None, *grads, None, None)
+    return (grad_x if need_input else None, *grads)[: len(saved)]
 
 
 def differentiable(grad, x, t_r, a_r, t_l, a_l, dim, *needs):
@@ -192,14 +193,15 @@ def _keep(ctx, inputs, output):
     ctx.save_for_backward(*tensors)
 
 
-def _autograd(ctx, grad):
-    grads = gradients(ctx, ctx.saved_tensors, grad, differentiable)
-    return grads[:-1]  # one argument less: there is no bias
+def _autograd(ctx, grad, function=differentiable):
+    about = ctx.saved_tensors, ctx.needs_input_grad, ctx.dim, ctx.frozen
+    return (*gradients(function, grad, *about), None, None)
 
 
 def _autograd_biased(ctx, grad):
-    function = differentiable if torch.is_grad_enabled() else biased_srelu_backward
-    return gradients(ctx, ctx.saved_tensors, grad, function)
+    return _autograd(
+        ctx, grad, differentiable if torch.is_grad_enabled() else biased_srelu_backward
+    )
 
 
 def _keep_backward(ctx, inputs, output):

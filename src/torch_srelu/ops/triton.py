@@ -154,11 +154,13 @@ class Call:
         self, x: Tensor, params: Sequence[Tensor], view: View, bias: Tensor | None = None
     ) -> None:
         self._view, self._key = view, _key(x, params, bias)
+        self._device = x.get_device()  # -1: the CPU's, for the interpreter
         self._like_x = (x.shape, x.stride(), x.dtype, x.device)
         self._like_param = (params[0].shape, (1,), compute_dtype(x), x.device)
         self._forward = _forward_launch(view, x.dtype)
         self._backward = _backward_launch(view, x.dtype, True, True, bias is not None)
         self._taken: Guard | None = None
+        self.taught = False  # whether native/eager.cpp knows calls of this kind
 
     def forward(
         self,
@@ -169,11 +171,22 @@ class Call:
         a_l: Tensor,
         bias: Tensor | None = None,
     ) -> Tensor:
-        if elsewhere(x):
+        if self._elsewhere():
             return forward(x, (t_r, a_r, t_l, a_l), self._view, bias)
         y = torch.empty_like(x)
         self._forward(self._key, x, y, t_r, a_r, t_l, a_l, bias)
         return y
+
+    def _elsewhere(self) -> bool:
+        return self._device >= 0 and self._device != torch._C._cuda_getDevice()
+
+    def launches(self) -> tuple | None:
+        """Those of both passes as `Launch.plans`, for eager.cpp; None as long as one has none."""
+        first, _, sums, second = self._backward
+        made = [launch and launch.plans.get(self._key) for launch in (self._forward, first, second)]
+        if made[0] is None or made[1] is None or (second is not None and made[2] is None):
+            return None
+        return (*made, sums)
 
     def takes(self, *tensors: Tensor) -> bool:
         """Whether `backward` can have these: a gradient, the input, its parameters and bias.
@@ -210,7 +223,7 @@ class Call:
         grads = empty(t_r), empty(a_r), empty(t_l), empty(a_l)  # cheaper than rows of one tensor
         grad_bias = None if bias is None else empty(bias)
         params, out = (t_r, a_r, t_l, a_l), (*grads, grad_bias)
-        if elsewhere(x):
+        if self._elsewhere():
             with torch.cuda.device(x.device):
                 grad_x = self._backward(self._key, grad, x, params, bias, True, out)
         else:

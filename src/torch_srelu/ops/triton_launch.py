@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+try:  # compiled at install, as the CPU's kernels are
+    from . import _launch  # type: ignore[attr-defined]
+except ImportError:
+    _launch = None
+
 OPTIONS = ("num_warps", "maxnreg")  # of the compiler; all else of a kernel's meta goes to it
+NUMBERS = {"i32": 4, "u32": 4, "i64": 8, "u64": 8}  # what sizes become, and their bytes
+POINTER = 8
+SCRATCH = 2  # so many more pointers a kernel may have, for memory that ours do not ask for
 
 
 class Launch:
@@ -20,12 +31,18 @@ class Launch:
     def __init__(self, kernel, grid: tuple[int, int, int], sizes: tuple[int, ...], meta: dict):
         self.kernel, self.grid, self.sizes, self.meta = kernel, grid, sizes, meta
         self.fixed = (*sizes, *(v for k, v in meta.items() if k not in OPTIONS))
+        self.plans: dict[tuple, Any] = {}
         self.compiled: dict[tuple, tuple] = {}
 
     def __call__(
         self, key: tuple, *tensors: Tensor | None, out: Sequence[Tensor | None] = ()
     ) -> None:
         """``key``: device and dtypes of the tensors. ``out``: more of them, aligned or not."""
+        plan = self.plans.get(key)
+        if plan is not None:
+            stream = torch._C._cuda_getCurrentRawStream(key[0])
+            if _launch.launch(plan, stream, *tensors, *out):  # type: ignore[union-attr]
+                return
         pointers, bits = [t if t is None else t.data_ptr() for t in tensors], 0
         for pointer in pointers:
             if pointer:
@@ -43,6 +60,82 @@ class Launch:
         made = self.kernel[self.grid](*tensors, *out, *self.sizes, **self.meta)
         if bits & 15 == 0 and torch.version.hip is None and made is not None:  # None: interpreted
             self.compiled[key] = (made.run, made.function, made.packed_metadata)
+            self.plans[key] = self._plan(made, len(tensors), len(out))
+
+    def _plan(self, made: Any, aligned: int, out: int) -> Any:
+        """The launch as one call of the driver; None where that cannot be told for certain."""
+        driver = _driver()
+        if driver is None:
+            return None
+        launch, parameters = driver
+        try:
+            signature, asked = made.src.signature, made.metadata
+            types = [signature[name] for name in self.kernel.arg_names]
+            plain = (
+                asked.num_ctas == 1
+                and not (asked.global_scratch_size or asked.profile_scratch_size)
+                and not (asked.launch_cooperative_grid or asked.launch_pdl)
+            )
+            block = 32 * asked.num_warps, asked.shared
+        except (AttributeError, KeyError):  # another Triton than those we know
+            return None
+        laid_out = arguments(types, aligned + out, self.sizes)
+        if not plain or laid_out is None:
+            return None
+        bytes_, places, values = laid_out
+        found = parameters(made.function)
+        if found[: len(bytes_)] != bytes_ or found[len(bytes_) :] not in _SCRATCHES:
+            return None
+        more = len(found) - len(bytes_)
+        places, values = (*places, *(-1,) * more), (*values, *(0,) * more)
+        # type: ignore[union-attr]
+        return _launch.plan(launch, made.function, self.grid, *block, aligned, places, values)
+
+
+_SCRATCHES = [(POINTER,) * n for n in range(SCRATCH + 1)]
+
+
+def arguments(
+    types: Sequence[str], tensors: int, sizes: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:
+    """What a kernel of these types gets: bytes, which tensor (-1: none), which number.
+
+    Triton leaves out what it knows when it compiles: missing tensors, sizes of 1.
+    """
+    found = []
+    for place, kind in enumerate(types):
+        if kind == "constexpr":
+            continue
+        if kind.startswith("*") and place < tensors:
+            found.append((POINTER, place, 0))
+        elif kind in NUMBERS and tensors <= place < tensors + len(sizes):
+            found.append((NUMBERS[kind], -1, sizes[place - tensors]))
+        else:
+            return None
+    bytes_, places, values = zip(*found, strict=True)
+    return bytes_, places, values
+
+
+@functools.cache
+def _driver() -> tuple[int, Any] | None:
+    """The address of cuLaunchKernel, and what tells the bytes of a kernel's parameters."""
+    if _launch is None:
+        return None
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+        address = ctypes.cast(cuda.cuLaunchKernel, ctypes.c_void_p).value
+        info = cuda.cuFuncGetParamInfo
+    except (OSError, AttributeError):  # no driver, or one before CUDA 12.4
+        return None
+    info.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.POINTER(ctypes.c_size_t)] * 2]
+
+    def parameters(function: int) -> tuple[int, ...]:
+        offset, size, found = ctypes.c_size_t(), ctypes.c_size_t(), []
+        while info(function, len(found), ctypes.byref(offset), ctypes.byref(size)) == 0:
+            found.append(size.value)
+        return tuple(found)
+
+    return (address, parameters) if address else None
 
 
 def elsewhere(x: Tensor) -> bool:

@@ -1,0 +1,337 @@
+/* Eager SReLU on a GPU with no Python between autograd and the kernels.
+ *
+ * Kinds of calls are learnt from ops/triton.py once their kernels are compiled: how the tensors
+ * look, and the launches of both passes. Whatever is not quite like one of them is left to Python.
+ * Needs torch's headers, so it is compiled only where torch is there when the package is built.
+ */
+#include <ATen/ATen.h>
+#include <ATen/PythonTorchFunctionTLS.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <array>
+#include <deque>
+#include <unordered_map>
+#include <vector>
+
+#include "launch.h"
+
+namespace {
+
+using at::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr size_t MOST_CALLS = 4096; /* kinds that are learnt; never forgotten, graphs hold them */
+constexpr int X = 0, T_R = 1, A_R = 2, T_L = 3, A_L = 4, BIAS = 5;
+
+/* What a kernel's code depends on in a tensor, and what makes it an ordinary one. */
+struct Looks {
+    c10::DispatchKeySet keys;
+    c10::ScalarType dtype;
+    c10::Device device;
+    std::vector<int64_t> sizes, strides;
+
+    explicit Looks(const Tensor &t)
+        : keys(t.key_set()), dtype(t.scalar_type()), device(t.device()), sizes(t.sizes().vec()),
+          strides(t.strides().vec())
+    {
+    }
+
+    bool fit(const Tensor &t) const
+    {
+        return t.key_set() == keys && t.scalar_type() == dtype && t.device() == device &&
+               t.sizes() == sizes && t.strides() == strides;
+    }
+};
+
+struct Call {
+    int64_t dim;
+    std::vector<Looks> looks; /* of x, the four parameters and perhaps a bias */
+    Plan forward, first, second;
+    std::vector<int64_t> sums; /* the shape of partial sums, which `second` adds; none: empty */
+
+    bool fit(const std::vector<Tensor> &tensors) const
+    {
+        for (size_t i = 0; i < looks.size(); i++)
+            if (!looks[i].fit(tensors[i]))
+                return false;
+        return true;
+    }
+};
+
+std::deque<Call> all_calls;
+std::unordered_multimap<size_t, const Call *> calls; /* by `place` */
+PyObject *in_python;                                 /* backward where nothing else fits */
+
+size_t place(int64_t dim, const Tensor &x)
+{
+    size_t hash = static_cast<size_t>(dim) * 31 + static_cast<size_t>(x.scalar_type());
+    for (int64_t size : x.sizes())
+        hash = hash * 1000003 + static_cast<size_t>(size);
+    return hash;
+}
+
+/* The stream that is current where x lives; false if that is not the current device. */
+bool current_stream(const Tensor &x, void **stream)
+{
+    const c10::impl::VirtualGuardImpl guard(x.device().type());
+    if (guard.getDevice() != x.device())
+        return false;
+    *stream = x.is_cuda() ? guard.getStream(x.device()).native_handle() : nullptr;
+    return true;
+}
+
+uint64_t read(const Tensor &t)
+{
+    return t.defined() ? reinterpret_cast<uint64_t>(t.const_data_ptr()) : 0;
+}
+
+uint64_t write(const Tensor &t)
+{
+    return t.defined() ? reinterpret_cast<uint64_t>(t.mutable_data_ptr()) : 0;
+}
+
+/* Backward by the kernels. Empty if one of the tensors lies where they cannot take it. */
+variable_list quick_backward(const Call &call, const Tensor &grad, const variable_list &saved)
+{
+    void *stream;
+    if (!current_stream(saved[X], &stream))
+        return {};
+    const bool biased = saved.size() > BIAS;
+    variable_list grads;
+    for (const Tensor &t : saved)
+        grads.push_back(at::empty_like(t));
+    const Tensor none;
+    const auto out = [&](size_t i) { return i < grads.size() ? write(grads[i]) : 0; };
+    const uint64_t outs[] = {out(T_R), out(A_R), out(T_L), out(A_L), out(BIAS)};
+    const bool alone = call.sums.empty();
+    const Tensor sums = alone ? none : at::empty(call.sums, grads[T_R].options());
+    const uint64_t first[] = {
+        read(grad),      read(saved[X]),   write(grads[X]),
+        write(sums),     read(saved[T_R]), read(saved[A_R]),
+        read(saved[T_L]), read(saved[A_L]), read(biased ? saved[BIAS] : none),
+        outs[0],         outs[1],          outs[2],
+        outs[3],         outs[4],
+    };
+    int error = plan_launch(&call.first, stream, first);
+    if (error == NOT_ALIGNED)
+        return {};
+    if (!error && !alone) {
+        const uint64_t second[] = {
+            read(sums), read(saved[A_R]), read(saved[A_L]), outs[0], outs[1],
+            outs[2],    outs[3],          outs[4],
+        };
+        error = plan_launch(&call.second, stream, second);
+    }
+    TORCH_CHECK(error == 0, "the kernels of SReLU's backward pass could not be launched: error ",
+                error, " of the CUDA driver");
+    return grads;
+}
+
+/* Backward by torch_srelu.ops.eager.backward(grad, saved, needs, dim). */
+variable_list slow_backward(const Call &call, const Tensor &grad, const variable_list &saved,
+                            const std::vector<bool> &needs)
+{
+    pybind11::gil_scoped_acquire gil;
+    pybind11::tuple tensors(saved.size()), needed(saved.size());
+    for (size_t i = 0; i < saved.size(); i++) {
+        tensors[i] = pybind11::reinterpret_steal<pybind11::object>(THPVariable_Wrap(saved[i]));
+        needed[i] = pybind11::bool_(needs[i]);
+    }
+    auto wrapped = pybind11::reinterpret_steal<pybind11::object>(THPVariable_Wrap(grad));
+    const pybind11::handle function(in_python);
+    const pybind11::tuple made = function(wrapped, tensors, needed, call.dim);
+    variable_list grads;
+    for (const auto &g : made)
+        grads.push_back(g.is_none() ? Tensor() : THPVariable_Unpack(g.ptr()));
+    return grads;
+}
+
+struct SReLU : torch::autograd::Function<SReLU> {
+    static Tensor forward(AutogradContext *ctx, int64_t which, at::TensorList tensors)
+    {
+        const auto &call = *reinterpret_cast<const Call *>(which);
+        ctx->save_for_backward(tensors.vec());
+        ctx->saved_data["call"] = which;
+        void *stream = nullptr;
+        current_stream(tensors[X], &stream);
+        Tensor y = at::empty_like(tensors[X]);
+        const uint64_t pointers[] = {
+            read(tensors[X]),   write(y),           read(tensors[T_R]),
+            read(tensors[A_R]), read(tensors[T_L]), read(tensors[A_L]),
+            tensors.size() > BIAS ? read(tensors[BIAS]) : 0,
+        };
+        const int error = plan_launch(&call.forward, stream, pointers);
+        TORCH_CHECK(error == 0, "SReLU's kernel could not be launched: error ", error,
+                    " of the CUDA driver");
+        return y;
+    }
+
+    static variable_list backward(AutogradContext *ctx, variable_list grad)
+    {
+        const auto saved = ctx->get_saved_variables();
+        const auto &call = *reinterpret_cast<const Call *>(ctx->saved_data["call"].toInt());
+        std::vector<bool> needs;
+        bool all = true;
+        for (size_t i = 0; i < saved.size(); i++) {
+            needs.push_back(ctx->needs_input_grad(i));
+            all = all && needs.back();
+        }
+        variable_list grads;
+        if (all && !at::GradMode::is_enabled() && call.looks[X].fit(grad[0]) && call.fit(saved))
+            grads = quick_backward(call, grad[0], saved);
+        if (grads.empty())
+            grads = slow_backward(call, grad[0], saved, needs);
+        grads.insert(grads.begin(), Tensor()); /* of `which` */
+        return grads;
+    }
+};
+
+/* Whether kernels can be launched with them: they lie on the current device, and are aligned. */
+bool within_reach(const std::vector<Tensor> &tensors)
+{
+    void *stream;
+    for (const Tensor &t : tensors)
+        if (read(t) % 16)
+            return false;
+    return current_stream(tensors[X], &stream);
+}
+
+/* Whether someone traces, transforms or intercepts what is computed now. */
+bool watched(const std::vector<Tensor> &tensors)
+{
+    if (at::impl::torch_function_mode_enabled() ||
+        c10::impl::TorchDispatchModeTLS::any_modes_set() ||
+        c10::impl::tls_local_dispatch_key_set().included_ != c10::default_included_set)
+        return true;
+    for (const Tensor &t : tensors)
+        if (t._fw_grad(0).defined())
+            return true;
+    return false;
+}
+
+/* The tensors of srelu(x, t_r, a_r, t_l, a_l, dim, bias); none if they are not all ordinary. */
+std::vector<Tensor> unpacked(PyObject *const *args)
+{
+    std::vector<Tensor> tensors;
+    for (int i = 0; i < 7; i++) {
+        if (i == 5 || (i == 6 && args[i] == Py_None))
+            continue;
+        if (!THPVariable_CheckExact(args[i]))
+            return {};
+        tensors.push_back(THPVariable_Unpack(args[i]));
+    }
+    return tensors;
+}
+
+/* What is known of calls with tensors like these; null: nothing. */
+const Call *learnt(int64_t dim, const std::vector<Tensor> &tensors)
+{
+    const auto found = calls.equal_range(place(dim, tensors[X]));
+    for (auto it = found.first; it != found.second; ++it) {
+        const Call *call = it->second;
+        if (call->dim == dim && call->looks.size() == tensors.size() && call->fit(tensors))
+            return call;
+    }
+    return nullptr;
+}
+
+PyObject *srelu(PyObject *, PyObject *const *args, Py_ssize_t count)
+{
+    HANDLE_TH_ERRORS
+    if (count != 7 || !PyLong_CheckExact(args[5]) || !at::GradMode::is_enabled())
+        Py_RETURN_NONE;
+    const auto tensors = unpacked(args);
+    const int64_t dim = PyLong_AsLongLong(args[5]);
+    if (PyErr_Occurred()) { /* no such dimension */
+        PyErr_Clear();
+        Py_RETURN_NONE;
+    }
+    if (tensors.empty() || watched(tensors))
+        Py_RETURN_NONE;
+    const Call *call = learnt(dim, tensors);
+    if (!call || !within_reach(tensors))
+        Py_RETURN_NONE;
+    Tensor y;
+    {
+        pybind11::gil_scoped_release no_gil;
+        y = SReLU::apply(reinterpret_cast<int64_t>(call), at::TensorList(tensors));
+    }
+    return THPVariable_Wrap(y);
+    END_HANDLE_TH_ERRORS
+}
+
+Plan planned(PyObject *capsule)
+{
+    auto *plan = static_cast<const Plan *>(PyCapsule_GetPointer(capsule, nullptr));
+    if (!plan)
+        throw python_error();
+    return *plan;
+}
+
+PyObject *learn(PyObject *, PyObject *args)
+{
+    HANDLE_TH_ERRORS
+    PyObject *given[7], *forward, *first, *second, *sums;
+    if (!PyArg_ParseTuple(args, "OOOOOOOOOOO!", &given[0], &given[1], &given[2], &given[3],
+                          &given[4], &given[5], &given[6], &forward, &first, &second, &PyTuple_Type,
+                          &sums))
+        return nullptr;
+    const auto tensors = unpacked(given);
+    if (tensors.empty())
+        Py_RETURN_FALSE;
+    Call call{PyLong_AsLongLong(given[5]), {}, planned(forward), planned(first), {}, {}};
+    if (!PyErr_Occurred() && learnt(call.dim, tensors))
+        Py_RETURN_TRUE;
+    if (all_calls.size() >= MOST_CALLS)
+        Py_RETURN_FALSE;
+    if (second != Py_None) {
+        call.second = planned(second);
+        for (Py_ssize_t i = 0; i < PyTuple_Size(sums); i++)
+            call.sums.push_back(PyLong_AsLongLong(PyTuple_GetItem(sums, i)));
+    }
+    for (const Tensor &t : tensors)
+        call.looks.emplace_back(t);
+    if (PyErr_Occurred())
+        return nullptr;
+    all_calls.push_back(std::move(call));
+    calls.emplace(place(all_calls.back().dim, tensors[X]), &all_calls.back());
+    Py_RETURN_TRUE;
+    END_HANDLE_TH_ERRORS
+}
+
+PyObject *otherwise(PyObject *, PyObject *function)
+{
+    Py_INCREF(function);
+    Py_XDECREF(in_python);
+    in_python = function;
+    Py_RETURN_NONE;
+}
+
+PyMethodDef methods[] = {
+    {"srelu", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(srelu)), METH_FASTCALL,
+     "srelu(x, t_r, a_r, t_l, a_l, dim, bias), for autograd; None if no such call was learnt"},
+    {"learn", learn, METH_VARARGS,
+     "learn(x, t_r, a_r, t_l, a_l, dim, bias, forward, first, second, sums): calls like this one"},
+    {"otherwise", otherwise, METH_O,
+     "otherwise(function): gradients that the kernels cannot compute are function(grad, saved, "
+     "needs, dim)"},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "_eager", "Eager SReLU on a GPU.", -1, methods, nullptr, nullptr,
+    nullptr, nullptr,
+};
+
+}  // namespace
+
+#define PASTE(a, b) a##b
+#define INIT(name) PASTE(PyInit_, name)
+
+PyMODINIT_FUNC INIT(TORCH_EXTENSION_NAME)(void) { return PyModule_Create(&module); }

@@ -1,0 +1,100 @@
+/* Launches of compiled GPU kernels, called from Python with tensors.
+ *
+ * A small tensor takes the GPU less time than Python needs to hand its arguments on. Plain C with
+ * Python's stable interface: no torch headers.
+ */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdlib.h>
+
+#include "launch.h"
+
+static PyObject *data_ptr; /* "data_ptr" */
+
+static void destroy(PyObject *capsule) { free(PyCapsule_GetPointer(capsule, NULL)); }
+
+static PyObject *plan(PyObject *self, PyObject *args)
+{
+    unsigned long long launch, function;
+    PyObject *places, *values;
+    Plan made = {0};
+    if (!PyArg_ParseTuple(args, "KK(III)IIiO!O!", &launch, &function, &made.grid[0], &made.grid[1],
+                          &made.grid[2], &made.threads, &made.shared, &made.aligned, &PyTuple_Type,
+                          &places, &PyTuple_Type, &values))
+        return NULL;
+    Py_ssize_t count = PyTuple_Size(places);
+    if (count > MOST_PARAMETERS || count != PyTuple_Size(values)) {
+        PyErr_Format(PyExc_ValueError, "places and values must be equally long, at most %d",
+                     MOST_PARAMETERS);
+        return NULL;
+    }
+    made.launch = (cu_launch_kernel)(uintptr_t)launch;
+    made.function = (void *)(uintptr_t)function;
+    made.count = (int)count;
+    for (int i = 0; i < made.count; i++) {
+        made.places[i] = (int)PyLong_AsLong(PyTuple_GetItem(places, i));
+        made.values[i] = (uint64_t)PyLong_AsLongLong(PyTuple_GetItem(values, i));
+        if (!PyErr_Occurred() && made.places[i] >= MOST_TENSORS)
+            PyErr_Format(PyExc_ValueError, "a kernel has at most %d tensors", MOST_TENSORS);
+    }
+    if (PyErr_Occurred())
+        return NULL;
+    Plan *kept = malloc(sizeof *kept);
+    if (!kept)
+        return PyErr_NoMemory();
+    *kept = made;
+    return PyCapsule_New(kept, NULL, destroy);
+}
+
+static PyObject *launch(PyObject *self, PyObject *const *args, Py_ssize_t count)
+{
+    const Plan *plan = count < 2 ? NULL : PyCapsule_GetPointer(args[0], NULL);
+    if (!plan) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "launch(plan, stream, *tensors)");
+        return NULL;
+    }
+    void *stream = (void *)(uintptr_t)PyLong_AsUnsignedLongLong(args[1]);
+    uint64_t tensors[MOST_TENSORS];
+    for (int i = 0; i < plan->count; i++) {
+        int place = plan->places[i];
+        if (place < 0)
+            continue;
+        if (place >= count - 2 || args[2 + place] == Py_None)
+            Py_RETURN_FALSE;
+        PyObject *pointer = PyObject_CallMethodObjArgs(args[2 + place], data_ptr, NULL);
+        if (!pointer)
+            return NULL;
+        tensors[place] = PyLong_AsUnsignedLongLong(pointer);
+        Py_DECREF(pointer);
+    }
+    if (PyErr_Occurred())
+        return NULL;
+    int error;
+    Py_BEGIN_ALLOW_THREADS /* it waits where too many launches are under way */
+    error = plan_launch(plan, stream, tensors);
+    Py_END_ALLOW_THREADS
+    return PyBool_FromLong(error == 0);
+}
+
+static PyMethodDef methods[] = {
+    {"plan", plan, METH_VARARGS,
+     "plan(cuLaunchKernel, function, grid, threads, shared, aligned, places, values): for launch"},
+    {"launch", (PyCFunction)(void (*)(void))launch, METH_FASTCALL,
+     "launch(plan, stream, *tensors): whether it was; not if one is missing or not aligned"},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "_launch",
+    .m_doc = "Launches of compiled GPU kernels.",
+    .m_size = -1,
+    .m_methods = methods,
+};
+
+PyMODINIT_FUNC PyInit__launch(void)
+{
+    data_ptr = PyUnicode_InternFromString("data_ptr");
+    return data_ptr ? PyModule_Create(&module) : NULL;
+}

@@ -1,0 +1,41 @@
+/* One launch of a compiled GPU kernel: what is known before, and the driver's cuLaunchKernel.
+ *
+ * No CUDA headers: the driver's function comes as an address (ops/triton_launch.py).
+ */
+#pragma once
+#include <stdint.h>
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "a number of 32 bits is read from the first half of its 64"
+#endif
+
+enum { MOST_PARAMETERS = 64, MOST_TENSORS = 16, NOT_ALIGNED = -1 };
+
+typedef int (*cu_launch_kernel)(void *function, unsigned, unsigned, unsigned, unsigned, unsigned,
+                                unsigned, unsigned shared, void *stream, void **params, void **);
+
+typedef struct {
+    cu_launch_kernel launch;
+    void *function;
+    unsigned grid[3], threads, shared;
+    int aligned; /* so many tensors must begin at multiples of 16 bytes, as the code expects */
+    int count;
+    int places[MOST_PARAMETERS]; /* which tensor it is that a parameter points to; -1: a number */
+    uint64_t values[MOST_PARAMETERS];
+} Plan;
+
+/* 0: launched; NOT_ALIGNED: nothing was done; else the driver's error. */
+static inline int plan_launch(const Plan *plan, void *stream, const uint64_t *tensors)
+{
+    uint64_t values[MOST_PARAMETERS];
+    void *params[MOST_PARAMETERS];
+    for (int i = 0; i < plan->count; i++) {
+        int place = plan->places[i];
+        values[i] = place < 0 ? plan->values[i] : tensors[place];
+        if (place >= 0 && place < plan->aligned && values[i] % 16)
+            return NOT_ALIGNED;
+        params[i] = &values[i];
+    }
+    return plan->launch(plan->function, plan->grid[0], plan->grid[1], plan->grid[2], plan->threads,
+                        1, 1, plan->shared, stream, params, 0);
+}
