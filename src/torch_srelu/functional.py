@@ -54,8 +54,12 @@ def srelu(
         >>> srelu(x, t_r=one, a_r=0.5 * one, t_l=-one, a_l=0.1 * one)
         tensor([[-1.1000,  0.5000,  2.0000]])
     """
-    if not (torch.compiler.is_compiling() or cpp.eager is None or frozen or memory.active()):
-        y = cpp.eager.srelu(x, t_r, a_r, t_l, a_l, dim, bias) if backends.forced is None else None
+    quick = None if torch.compiler.is_compiling() or frozen else cpp.eager
+    if quick is not None and backends.forced is None:
+        if memory.active():
+            y = memory.noted(quick.srelu, x, t_r, a_r, t_l, a_l, dim, bias)
+        else:
+            y = quick.srelu(x, t_r, a_r, t_l, a_l, dim, bias)
         if y is not None:
             return y
     tensors = (x, t_r, a_r, t_l, a_l) if bias is None else (x, t_r, a_r, t_l, a_l, bias)
@@ -81,8 +85,10 @@ def srelu(
         x, t_r, a_r, t_l, a_l, bias = unwrap_dead_wrappers((x, t_r, a_r, t_l, a_l, bias))
         return compute.compute(x, t_r, a_r, t_l, a_l, dim, bias)
     if memory.active():
-        return memory.apply(x, (t_r, a_r, t_l, a_l), bias, dim, frozen, call)
-    return eager.srelu(x, (t_r, a_r, t_l, a_l), bias, dim, frozen, call)
+        y = memory.noted(eager.srelu, x, t_r, a_r, t_l, a_l, dim, bias, frozen, call)
+        assert y is not None
+        return y
+    return eager.srelu(x, t_r, a_r, t_l, a_l, dim, bias, frozen, call)
 
 
 def _watched() -> bool:

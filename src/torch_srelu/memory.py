@@ -16,16 +16,12 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, UntypedStorage
 
 from .ops import compute, eager
-
-if TYPE_CHECKING:
-    from .ops.triton import Call
 
 
 @contextlib.contextmanager
@@ -73,23 +69,27 @@ def active() -> bool:
     return _here.depth > 0
 
 
-def apply(
+def noted(
+    function: Callable[..., Tensor | None],
     x: Tensor,
-    params: tuple[Tensor, ...],
-    bias: Tensor | None,
+    t_r: Tensor,
+    a_r: Tensor,
+    t_l: Tensor,
+    a_l: Tensor,
     dim: int,
-    frozen: bool,
-    call: Call | None,
-) -> Tensor:
-    """`eager.srelu`, with its output noted as one that can be recomputed."""
+    bias: Tensor | None,
+    *rest: object,
+) -> Tensor | None:
+    """``function`` of these arguments, with its output noted as one that can be recomputed."""
     _here.noting, _here.input = True, None
     try:
-        y = eager.srelu(x, params, bias, dim, frozen, call)
+        y = function(x, t_r, a_r, t_l, a_l, dim, bias, *rest)
         packed = _here.input
     finally:
         _here.noting, _here.input = False, None
-    if packed is not None:  # else nothing needs a gradient, or other hooks took the tensors
-        _outputs[y.untyped_storage()] = _Output(y, packed, _Parameters(params, bias), dim)
+    if y is not None and packed is not None:  # else nothing needs a gradient, or other hooks took x
+        given = (t_r, a_r, t_l, a_l) if bias is None else (t_r, a_r, t_l, a_l, bias)
+        _outputs[y.untyped_storage()] = _Output(y, packed, _Parameters(given), dim)
     return y
 
 
@@ -97,7 +97,7 @@ class _Here(threading.local):
     """What this thread is doing; torch's hooks belong to threads as well."""
 
     depth = 0
-    noting = False  # whether `Fused` is giving its tensors to autograd, the input first
+    noting = False  # whether a unit is giving its tensors to autograd, the input first
     input: _Kept | _Recomputed | None = None  # what autograd keeps of that
 
 
@@ -167,9 +167,8 @@ class _Parameters:
 
     __slots__ = ("_tensors", "_versions")
 
-    def __init__(self, params: tuple[Tensor, ...], bias: Tensor | None) -> None:
-        tensors = params if bias is None else (*params, bias)
-        if _distributed() or not all(t.requires_grad for t in tensors):
+    def __init__(self, tensors: tuple[Tensor, ...]) -> None:
+        if False in [t.requires_grad for t in tensors] or _distributed():
             with torch.no_grad():
                 kept = [t.clone() for t in tensors]
         else:
@@ -180,9 +179,9 @@ class _Parameters:
 
     def tensors(self) -> list[Tensor]:
         """The four parameters, and the bias if there is one."""
-        for tensor, version in zip(self._tensors, self._versions, strict=True):
-            if tensor._version != version:
-                raise _modified(tensor, version)
+        if [t._version for t in self._tensors] != self._versions:
+            pairs = zip(self._tensors, self._versions, strict=True)
+            raise next(_modified(t, version) for t, version in pairs if t._version != version)
         return self._tensors
 
 

@@ -113,6 +113,7 @@ def measure(
     for name in providers:
         function, params = PROVIDERS[name](case.shape[1], case, device)
         jobs.append(Job(name, function, x, grad, params))
+        jobs[-1].forward_backward()  # as after the first step of a training: what can be learnt is
     for which in PASSES:
         calls = {j.name: j.forward if which == "forward" else j.forward_backward for j in jobs}
         clocks = {"wall": _wall}

@@ -144,17 +144,18 @@ _apply = super(torch.autograd.Function, Fused).apply  # type: ignore[misc]
 
 def srelu(
     x: Tensor,
-    params: tuple[Tensor, ...],
-    bias: Tensor | None,
+    t_r: Tensor,
+    a_r: Tensor,
+    t_l: Tensor,
+    a_l: Tensor,
     dim: int,
+    bias: Tensor | None,
     frozen: bool,
     call: Call | None,
 ) -> Tensor:
     """SReLU of ordinary tensors, for autograd; ``call`` is what is remembered of its like."""
-    if call is not None:
-        y = cpp.eager.srelu(x, *params, dim, bias) if call.taught and not frozen else None
-        return _apply(x, *params, bias, dim, frozen, call) if y is None else y
-    return Fused.apply(x, *params, bias, dim, frozen, None)  # type: ignore[return-value]
+    apply = Fused.apply if call is None else _apply
+    return apply(x, t_r, a_r, t_l, a_l, bias, dim, frozen, call)  # type: ignore[return-value]
 
 
 def _known_to_torch(grad, x, t_r, a_r, t_l, a_l, dim, *needs):

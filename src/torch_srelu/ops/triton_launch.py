@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+_launch: Any
 try:  # compiled at install, as the CPU's kernels are
-    from . import _launch  # type: ignore[attr-defined]
+    from . import _launch  # type: ignore[attr-defined, no-redef]
 except ImportError:
     _launch = None
 
@@ -41,7 +42,7 @@ class Launch:
         plan = self.plans.get(key)
         if plan is not None:
             stream = torch._C._cuda_getCurrentRawStream(key[0])
-            if _launch.launch(plan, stream, *tensors, *out):  # type: ignore[union-attr]
+            if _launch.launch(plan, stream, *tensors, *out):
                 return
         pointers, bits = [t if t is None else t.data_ptr() for t in tensors], 0
         for pointer in pointers:
@@ -88,7 +89,6 @@ class Launch:
             return None
         more = len(found) - len(bytes_)
         places, values = (*places, *(-1,) * more), (*values, *(0,) * more)
-        # type: ignore[union-attr]
         return _launch.plan(launch, made.function, self.grid, *block, aligned, places, values)
 
 
