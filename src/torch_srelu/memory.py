@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, UntypedStorage
 
-from .ops import compute, eager
+from .ops import backends, compute, cpp, eager
 
 
 @contextlib.contextmanager
@@ -215,6 +215,10 @@ class _Recomputed:
     def _output(self) -> Tensor:
         """Computes it. Anew for everyone who asks: what one of them writes there is its own."""
         x, (t_r, a_r, t_l, a_l, *bias), dim = self._x.tensor(), self._params.tensors(), self._dim
+        if cpp.eager is not None and backends.forced is None:
+            y = cpp.eager.srelu(x, t_r, a_r, t_l, a_l, dim, bias[0] if bias else None)
+            if y is not None:
+                return y
         call = eager.remembered(x, t_r, a_r, t_l, a_l, dim, *bias)
         call = call or eager.remember(x, t_r, a_r, t_l, a_l, dim, *bias)
         if call is not None:
