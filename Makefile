@@ -16,7 +16,7 @@ lint: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-bench: .venv/lab  ## the operator against its rivals, on the device that is there
+bench: .venv/eager  ## the operator against its rivals, on the device that is there
 	$(BIN)/python benchmarks/bench_op.py
 
 clean:
@@ -29,7 +29,11 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints
 	$(INSTALL) -e '.[lab]'
 	touch $@
 
-.venv/ready: .venv/lab  # what the tests need besides
+.venv/eager: .venv/lab  # eager calls on a GPU in C++: compiled with torch's headers
+	$(INSTALL) 'setuptools>=77'
+	$(INSTALL) --no-build-isolation --no-deps -e .
+	touch $@
+
+.venv/ready: .venv/eager  # what the tests need besides
 	$(INSTALL) -e '.[lab,vision,text,lightning,export,dev]'
-	$(INSTALL) --no-build-isolation --no-deps -e .  # with torch's headers: native/eager.cpp
 	touch $@
