@@ -9,6 +9,7 @@ All are ``optional``: where there is no compiler the package installs without th
 """
 
 import sys
+from pathlib import Path
 
 from setuptools import Extension, setup
 
@@ -50,6 +51,10 @@ extensions = [
 ]
 options = {"bdist_wheel": {"py_limited_api": "cp311"}}
 
+# What an earlier build left for another torch would be taken along, or not compiled anew.
+for stale in Path("build").glob("*/**/*eager*"):
+    stale.unlink()
+
 try:
     import torch
     from torch.utils import cpp_extension
@@ -57,7 +62,7 @@ except ImportError:  # the usual build, in an environment of its own
     torch = None
 
 if torch is not None and sys.platform == "linux":
-    name = "_eager_torch" + "_".join(torch.__version__.split(".")[:2])  # as ops/eager.py has it
+    name = "_eager_torch" + "_".join(torch.__version__.split(".")[:2])  # as ops/cpp.py looks for it
     extensions.append(
         Extension(
             f"torch_srelu.ops.{name}",

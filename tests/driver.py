@@ -12,13 +12,13 @@ from torch_srelu.ops.triton_launch import _launch
 
 _PARAMS = ("t_r", "a_r", "t_l", "a_l")
 _OUT = (*(f"{p}_out" for p in _PARAMS), "bias_out")
-# What the kernels of ops/triton_kernels.py have for tensors, in order.
+# Stand for the driver's handles of kernels, and what these have for tensors, in order.
+FORWARD, BACKWARD, FINISH = 1, 2, 3
 TENSORS = {
-    1: ("x", "y", *_PARAMS, "bias"),
-    2: ("g", "x", "gx", "sums", *_PARAMS, "bias", *_OUT),
-    3: ("sums", "a_r", "a_l", *_OUT),
+    FORWARD: ("x", "y", *_PARAMS, "bias"),
+    BACKWARD: ("g", "x", "gx", "sums", *_PARAMS, "bias", *_OUT),
+    FINISH: ("sums", "a_r", "a_l", *_OUT),
 }
-FORWARD, BACKWARD, FINISH = TENSORS
 _SIGNATURE = ctypes.CFUNCTYPE(
     ctypes.c_int,
     ctypes.c_void_p,
@@ -61,7 +61,9 @@ class Driver:
         )
 
     def _unused(self, function: int) -> set[str]:
-        return set() if function != BACKWARD else {"sums"} if self.alone else set(_OUT)
+        if function != BACKWARD:
+            return set()
+        return {"sums"} if self.alone else set(_OUT)
 
     def _launch(self, function, *rest) -> int:
         params = rest[8]
@@ -93,7 +95,10 @@ class Driver:
         gx, *sums = reference.srelu_backward(given["g"], x, *params, 1)
         given["gx"].copy_(gx)
         sums = torch.stack([*sums, gx.sum((0, 2))][: self.rows])
-        self._give(given, sums) if self.alone else given["sums"].copy_(sums)
+        if self.alone:
+            self._give(given, sums)
+        else:
+            given["sums"].copy_(sums)
 
     def _give(self, given: dict, sums) -> None:
         for name, row in zip(_OUT, sums, strict=False):

@@ -54,7 +54,7 @@ def srelu(
         >>> srelu(x, t_r=one, a_r=0.5 * one, t_l=-one, a_l=0.1 * one)
         tensor([[-1.1000,  0.5000,  2.0000]])
     """
-    quick = None if torch.compiler.is_compiling() or frozen else cpp.eager
+    quick = None if torch.compiler.is_compiling() or frozen else cpp.compiled
     if quick is not None and backends.forced is None:
         if memory.active():
             y = memory.noted(quick.srelu, x, t_r, a_r, t_l, a_l, dim, bias)

@@ -215,8 +215,8 @@ class _Recomputed:
     def _output(self) -> Tensor:
         """Computes it. Anew for everyone who asks: what one of them writes there is its own."""
         x, (t_r, a_r, t_l, a_l, *bias), dim = self._x.tensor(), self._params.tensors(), self._dim
-        if cpp.eager is not None and backends.forced is None:
-            y = cpp.eager.srelu(x, t_r, a_r, t_l, a_l, dim, bias[0] if bias else None)
+        if cpp.compiled is not None and backends.forced is None:
+            y = cpp.compiled.srelu(x, t_r, a_r, t_l, a_l, dim, bias[0] if bias else None)
             if y is not None:
                 return y
         call = eager.remembered(x, t_r, a_r, t_l, a_l, dim, *bias)

@@ -5,7 +5,7 @@ import torch
 
 from checks import DEVICE, using
 from torch_srelu import SReLU, srelu
-from torch_srelu.ops import layout, triton, triton_launch, triton_scan
+from torch_srelu.ops import layout, triton, triton_kernels, triton_launch, triton_scan
 from torch_srelu.ops.triton_launch import OPTIONS, Launch, arguments
 
 in_c = pytest.mark.skipif(triton_launch._launch is None, reason="native/launch.c is not compiled")
@@ -49,6 +49,24 @@ def test_what_triton_leaves_out_is_not_handed_on() -> None:
     assert arguments(["*fp32", "fp32"], 1, (2,)) is None  # a kind that we know nothing of
     assert arguments(["i32"], 1, ()) is None  # a number where a tensor should be
     assert arguments(["*fp32", "*fp32"], 1, (2,)) is None
+
+
+def test_kernels_have_their_tensors_in_the_order_of_eager_cpp() -> None:
+    """Which is that of the stand-in for the driver: the tests of eager.cpp see to that."""
+    from driver import BACKWARD, FINISH, FORWARD, TENSORS
+
+    kernels = {
+        FORWARD: [triton_kernels.forward_runs, triton_kernels.forward_columns],
+        BACKWARD: [triton_kernels.backward_runs],
+        FINISH: [triton_kernels.finish],
+    }
+    for function, names in TENSORS.items():
+        for kernel in kernels[function]:
+            found = [name.removesuffix("_ptr") for name in kernel.arg_names[: len(names)]]
+            assert found == list(names)
+    # This one writes no gradients of parameters: what it is given beyond is not handed on.
+    found = [n.removesuffix("_ptr") for n in triton_kernels.backward_columns.arg_names[:9]]
+    assert found == list(TENSORS[BACKWARD][:9])
 
 
 @in_c

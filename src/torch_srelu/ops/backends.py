@@ -35,16 +35,14 @@ def backends() -> dict[str, str]:
         else f"reference (plain torch): {reason}"
     )
     reason = _no_triton()
+    python = cpp.why_not()
+    table["cuda"] = (
+        f"triton (eager calls: {'C++' if python is None else f'Python; {python}'})"
+        if reason is None
+        else f"reference (plain torch): {reason}"
+    )
     if not torch.cuda.is_available():
-        table["cuda"] = "none: torch sees no CUDA device"
-    else:
-        python = cpp.why_not()
-        eager = "C++" if python is None else f"Python; {python}"
-        table["cuda"] = (
-            f"triton (eager calls: {eager})"
-            if reason is None
-            else f"reference (plain torch): {reason}"
-        )
+        table["cuda"] = f"none: torch sees no CUDA device; there it would be {table['cuda']}"
     if forced is not None:
         table = {device: f"{forced}: forced by use_backend" for device in table}
     return table

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 import torch
 
-# C++ code fits one torch only, so its file is named after it.
-NAME = "_eager_torch" + "_".join(torch.__version__.split(".")[:2])
+_PREFIX = "_eager_torch"  # C++ code fits one torch only, so its file is named after it
+_VERSION = ".".join(torch.__version__.split(".")[:2])
 
-eager: Any
+compiled: Any = None
+_problem: ImportError | None = None
 try:
-    eager = importlib.import_module(f".{NAME}", __package__)
-except ImportError:
-    eager = None
+    compiled = importlib.import_module(f".{_PREFIX}{_VERSION.replace('.', '_')}", __package__)
+except ImportError as error:
+    _problem = error
 
 
 def why_not() -> str | None:
-    """Why Python is needed for eager calls; None if it is not."""
-    if eager is not None:
+    """Why Python is needed for eager calls on a GPU; None if it is not."""
+    if compiled is not None:
         return None
-    return "to compile them: pip install --no-build-isolation, from a clone, with torch installed"
+    if not isinstance(_problem, ModuleNotFoundError):
+        return f"the C++ for them cannot be loaded: {_problem}"
+    again = "pip install --no-build-isolation, in a clone, with torch there (-v shows errors)"
+    found = sorted(p.name.split(".")[0] for p in Path(__file__).parent.glob(f"{_PREFIX}*.so"))
+    if found:
+        versions = ", ".join(name.removeprefix(_PREFIX).replace("_", ".") for name in found)
+        return f"the C++ for them was compiled for torch {versions}, this is {_VERSION}; {again}"
+    return f"the C++ for them is not compiled; {again}"

@@ -106,8 +106,8 @@ class Fused(torch.autograd.Function):
             and call.takes(grad, *saved)
         ):
             grads = call.backward(grad, *saved)
-            if cpp.eager is not None and not call.taught:
-                call.taught = _teach(call, saved, ctx.dim)
+            if cpp.compiled is not None and not call.taught:
+                _teach(call, saved, ctx.dim)
         else:
             grads = backward(grad, saved, needs, ctx.dim, ctx.frozen)
         return grads + _NONE[len(saved) :]
@@ -127,15 +127,20 @@ def backward(
     return registration.gradients(function, grad, saved, needs, dim, frozen)
 
 
-def _teach(call: Call, tensors: Sequence[Tensor], dim: int) -> bool:
-    """Tells eager.cpp of calls with tensors like these, once their kernels are compiled."""
+def _teach(call: Call, tensors: Sequence[Tensor], dim: int) -> None:
+    """Tells eager.cpp of calls with tensors like these, once their kernels are compiled.
+
+    It may refuse, when it knows very many kinds: then calls of this one stay in Python.
+    """
     launches = call.launches()
-    bias = tensors[5] if tensors[5:] else None
-    return launches is not None and cpp.eager.learn(*tensors[:5], dim, bias, *launches)
+    if launches is not None:
+        bias = tensors[5] if tensors[5:] else None
+        cpp.compiled.learn(*tensors[:5], dim, bias, *launches)
+        call.taught = True
 
 
-if cpp.eager is not None:
-    cpp.eager.otherwise(backward)
+if cpp.compiled is not None:
+    cpp.compiled.set_fallback(backward)
 
 
 # Function.apply, less what it does for torch.func (which does not come here), at half its price.

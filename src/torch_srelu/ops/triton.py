@@ -160,7 +160,7 @@ class Call:
         self._forward = _forward_launch(view, x.dtype)
         self._backward = _backward_launch(view, x.dtype, True, True, bias is not None)
         self._taken: Guard | None = None
-        self.taught = False  # whether native/eager.cpp knows calls of this kind
+        self.taught = False  # whether native/eager.cpp was told of calls of this kind
 
     def forward(
         self,

@@ -17,7 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     help="SReLU's laboratory: trains activation functions side by side on real data.",
-    epilog="Begin with `srelu compare`: four activations, three seeds, a minute or two.",
+    epilog="Begin with `srelu compare`: four activations, three seeds, two or three minutes.",
 )
 
 

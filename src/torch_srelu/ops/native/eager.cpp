@@ -1,6 +1,6 @@
 /* Eager SReLU on a GPU with no Python between autograd and the kernels.
  *
- * Kinds of calls are learnt from ops/triton.py once their kernels are compiled: how the tensors
+ * Kinds of calls are learnt from ops/eager.py once their kernels are compiled: how the tensors
  * look, and the launches of both passes. Whatever is not quite like one of them is left to Python.
  * Needs torch's headers, so it is compiled only where torch is there when the package is built.
  */
@@ -27,7 +27,8 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr size_t MOST_CALLS = 4096; /* kinds that are learnt; never forgotten, graphs hold them */
-constexpr int X = 0, T_R = 1, A_R = 2, T_L = 3, A_L = 4, BIAS = 5;
+constexpr int X = 0, T_R = 1, A_R = 2, T_L = 3, A_L = 4, BIAS = 5; /* among the tensors */
+constexpr int ARG_DIM = 5, ARG_BIAS = 6, ARGS = 7; /* srelu(x, t_r, a_r, t_l, a_l, dim, bias) */
 
 /* What a kernel's code depends on in a tensor, and what makes it an ordinary one. */
 struct Looks {
@@ -65,10 +66,10 @@ struct Call {
 };
 
 std::deque<Call> all_calls;
-std::unordered_multimap<size_t, const Call *> calls; /* by `place` */
-PyObject *in_python;                                 /* backward where nothing else fits */
+std::unordered_multimap<size_t, const Call *> calls; /* by `hash_of`; whoever looks holds the GIL */
+PyObject *fallback;                                  /* backward where nothing else fits */
 
-size_t place(int64_t dim, const Tensor &x)
+size_t hash_of(int64_t dim, const Tensor &x)
 {
     size_t hash = static_cast<size_t>(dim) * 31 + static_cast<size_t>(x.scalar_type());
     for (int64_t size : x.sizes())
@@ -76,7 +77,8 @@ size_t place(int64_t dim, const Tensor &x)
     return hash;
 }
 
-/* The stream that is current where x lives; false if that is not the current device. */
+/* The stream that is current where x lives; false if that is not the current device. On a CPU,
+ * where the tests have a driver of their own, there is none. */
 bool current_stream(const Tensor &x, void **stream)
 {
     const c10::impl::VirtualGuardImpl guard(x.device().type());
@@ -86,12 +88,12 @@ bool current_stream(const Tensor &x, void **stream)
     return true;
 }
 
-uint64_t read(const Tensor &t)
+uint64_t address(const Tensor &t)
 {
     return t.defined() ? reinterpret_cast<uint64_t>(t.const_data_ptr()) : 0;
 }
 
-uint64_t write(const Tensor &t)
+uint64_t mutable_address(const Tensor &t)
 {
     return t.defined() ? reinterpret_cast<uint64_t>(t.mutable_data_ptr()) : 0;
 }
@@ -107,26 +109,35 @@ variable_list quick_backward(const Call &call, const Tensor &grad, const variabl
     for (const Tensor &t : saved)
         grads.push_back(at::empty_like(t));
     const Tensor none;
-    const auto out = [&](size_t i) { return i < grads.size() ? write(grads[i]) : 0; };
+    const auto out = [&](size_t i) { return i < grads.size() ? mutable_address(grads[i]) : 0; };
     const uint64_t outs[] = {out(T_R), out(A_R), out(T_L), out(A_L), out(BIAS)};
     const bool alone = call.sums.empty();
     const Tensor sums = alone ? none : at::empty(call.sums, grads[T_R].options());
-    const uint64_t first[] = {
-        read(grad),      read(saved[X]),   write(grads[X]),
-        write(sums),     read(saved[T_R]), read(saved[A_R]),
-        read(saved[T_L]), read(saved[A_L]), read(biased ? saved[BIAS] : none),
-        outs[0],         outs[1],          outs[2],
-        outs[3],         outs[4],
+    const uint64_t first_args[] = {
+        address(grad),
+        address(saved[X]),
+        mutable_address(grads[X]),
+        mutable_address(sums),
+        address(saved[T_R]),
+        address(saved[A_R]),
+        address(saved[T_L]),
+        address(saved[A_L]),
+        address(biased ? saved[BIAS] : none),
+        outs[0],
+        outs[1],
+        outs[2],
+        outs[3],
+        outs[4],
     };
-    int error = plan_launch(&call.first, stream, first);
+    int error = plan_launch(&call.first, stream, first_args);
     if (error == NOT_ALIGNED)
         return {};
     if (!error && !alone) {
-        const uint64_t second[] = {
-            read(sums), read(saved[A_R]), read(saved[A_L]), outs[0], outs[1],
-            outs[2],    outs[3],          outs[4],
+        const uint64_t second_args[] = {
+            address(sums), address(saved[A_R]), address(saved[A_L]), outs[0],
+            outs[1],       outs[2],             outs[3],             outs[4],
         };
-        error = plan_launch(&call.second, stream, second);
+        error = plan_launch(&call.second, stream, second_args);
     }
     TORCH_CHECK(error == 0, "the kernels of SReLU's backward pass could not be launched: error ",
                 error, " of the CUDA driver");
@@ -144,7 +155,7 @@ variable_list slow_backward(const Call &call, const Tensor &grad, const variable
         needed[i] = pybind11::bool_(needs[i]);
     }
     auto wrapped = pybind11::reinterpret_steal<pybind11::object>(THPVariable_Wrap(grad));
-    const pybind11::handle function(in_python);
+    const pybind11::handle function(fallback);
     const pybind11::tuple made = function(wrapped, tensors, needed, call.dim);
     variable_list grads;
     for (const auto &g : made)
@@ -159,14 +170,18 @@ struct SReLU : torch::autograd::Function<SReLU> {
         ctx->save_for_backward(tensors.vec());
         ctx->saved_data["call"] = which;
         void *stream = nullptr;
-        current_stream(tensors[X], &stream);
+        current_stream(tensors[X], &stream); /* there is one: `within_reach` */
         Tensor y = at::empty_like(tensors[X]);
-        const uint64_t pointers[] = {
-            read(tensors[X]),   write(y),           read(tensors[T_R]),
-            read(tensors[A_R]), read(tensors[T_L]), read(tensors[A_L]),
-            tensors.size() > BIAS ? read(tensors[BIAS]) : 0,
+        const uint64_t args[] = {
+            address(tensors[X]),
+            mutable_address(y),
+            address(tensors[T_R]),
+            address(tensors[A_R]),
+            address(tensors[T_L]),
+            address(tensors[A_L]),
+            tensors.size() > BIAS ? address(tensors[BIAS]) : 0,
         };
-        const int error = plan_launch(&call.forward, stream, pointers);
+        const int error = plan_launch(&call.forward, stream, args);
         TORCH_CHECK(error == 0, "SReLU's kernel could not be launched: error ", error,
                     " of the CUDA driver");
         return y;
@@ -197,12 +212,12 @@ bool within_reach(const std::vector<Tensor> &tensors)
 {
     void *stream;
     for (const Tensor &t : tensors)
-        if (read(t) % 16)
+        if (address(t) % ALIGNMENT)
             return false;
     return current_stream(tensors[X], &stream);
 }
 
-/* Whether someone traces, transforms or intercepts what is computed now. */
+/* Whether someone traces, transforms or intercepts what is computed now, as functional._watched. */
 bool watched(const std::vector<Tensor> &tensors)
 {
     if (at::impl::torch_function_mode_enabled() ||
@@ -219,8 +234,8 @@ bool watched(const std::vector<Tensor> &tensors)
 std::vector<Tensor> unpacked(PyObject *const *args)
 {
     std::vector<Tensor> tensors;
-    for (int i = 0; i < 7; i++) {
-        if (i == 5 || (i == 6 && args[i] == Py_None))
+    for (int i = 0; i < ARGS; i++) {
+        if (i == ARG_DIM || (i == ARG_BIAS && args[i] == Py_None))
             continue;
         if (!THPVariable_CheckExact(args[i]))
             return {};
@@ -232,7 +247,7 @@ std::vector<Tensor> unpacked(PyObject *const *args)
 /* What is known of calls with tensors like these; null: nothing. */
 const Call *learnt(int64_t dim, const std::vector<Tensor> &tensors)
 {
-    const auto found = calls.equal_range(place(dim, tensors[X]));
+    const auto found = calls.equal_range(hash_of(dim, tensors[X]));
     for (auto it = found.first; it != found.second; ++it) {
         const Call *call = it->second;
         if (call->dim == dim && call->looks.size() == tensors.size() && call->fit(tensors))
@@ -244,10 +259,10 @@ const Call *learnt(int64_t dim, const std::vector<Tensor> &tensors)
 PyObject *srelu(PyObject *, PyObject *const *args, Py_ssize_t count)
 {
     HANDLE_TH_ERRORS
-    if (count != 7 || !PyLong_CheckExact(args[5]))
+    if (count != ARGS || !PyLong_CheckExact(args[ARG_DIM]))
         Py_RETURN_NONE;
     const auto tensors = unpacked(args);
-    const int64_t dim = PyLong_AsLongLong(args[5]);
+    const int64_t dim = PyLong_AsLongLong(args[ARG_DIM]);
     if (PyErr_Occurred()) { /* no such dimension */
         PyErr_Clear();
         Py_RETURN_NONE;
@@ -277,7 +292,7 @@ Plan planned(PyObject *capsule)
 PyObject *learn(PyObject *, PyObject *args)
 {
     HANDLE_TH_ERRORS
-    PyObject *given[7], *forward, *first, *second, *sums;
+    PyObject *given[ARGS], *forward, *first, *second, *sums;
     if (!PyArg_ParseTuple(args, "OOOOOOOOOOO!", &given[0], &given[1], &given[2], &given[3],
                           &given[4], &given[5], &given[6], &forward, &first, &second, &PyTuple_Type,
                           &sums))
@@ -285,7 +300,7 @@ PyObject *learn(PyObject *, PyObject *args)
     const auto tensors = unpacked(given);
     if (tensors.empty())
         Py_RETURN_FALSE;
-    Call call{PyLong_AsLongLong(given[5]), {}, planned(forward), planned(first), {}, {}};
+    Call call{PyLong_AsLongLong(given[ARG_DIM]), {}, planned(forward), planned(first), {}, {}};
     if (!PyErr_Occurred() && learnt(call.dim, tensors))
         Py_RETURN_TRUE;
     if (all_calls.size() >= MOST_CALLS)
@@ -300,16 +315,16 @@ PyObject *learn(PyObject *, PyObject *args)
     if (PyErr_Occurred())
         return nullptr;
     all_calls.push_back(std::move(call));
-    calls.emplace(place(all_calls.back().dim, tensors[X]), &all_calls.back());
+    calls.emplace(hash_of(all_calls.back().dim, tensors[X]), &all_calls.back());
     Py_RETURN_TRUE;
     END_HANDLE_TH_ERRORS
 }
 
-PyObject *otherwise(PyObject *, PyObject *function)
+PyObject *set_fallback(PyObject *, PyObject *function)
 {
     Py_INCREF(function);
-    Py_XDECREF(in_python);
-    in_python = function;
+    Py_XDECREF(fallback);
+    fallback = function;
     Py_RETURN_NONE;
 }
 
@@ -318,8 +333,8 @@ PyMethodDef methods[] = {
      "srelu(x, t_r, a_r, t_l, a_l, dim, bias), for autograd; None if no such call was learnt"},
     {"learn", learn, METH_VARARGS,
      "learn(x, t_r, a_r, t_l, a_l, dim, bias, forward, first, second, sums): calls like this one"},
-    {"otherwise", otherwise, METH_O,
-     "otherwise(function): gradients that the kernels cannot compute are function(grad, saved, "
+    {"set_fallback", set_fallback, METH_O,
+     "set_fallback(function): gradients that the kernels cannot compute are function(grad, saved, "
      "needs, dim)"},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -15,10 +15,10 @@ static void destroy(PyObject *capsule) { free(PyCapsule_GetPointer(capsule, NULL
 
 static PyObject *plan(PyObject *self, PyObject *args)
 {
-    unsigned long long launch, function;
+    unsigned long long address, function;
     PyObject *places, *values;
     Plan made = {0};
-    if (!PyArg_ParseTuple(args, "KK(III)IIiO!O!", &launch, &function, &made.grid[0], &made.grid[1],
+    if (!PyArg_ParseTuple(args, "KK(III)IIiO!O!", &address, &function, &made.grid[0], &made.grid[1],
                           &made.grid[2], &made.threads, &made.shared, &made.aligned, &PyTuple_Type,
                           &places, &PyTuple_Type, &values))
         return NULL;
@@ -28,7 +28,7 @@ static PyObject *plan(PyObject *self, PyObject *args)
                      MOST_PARAMETERS);
         return NULL;
     }
-    made.launch = (cu_launch_kernel)(uintptr_t)launch;
+    made.launch = (cu_launch_kernel)(uintptr_t)address;
     made.function = (void *)(uintptr_t)function;
     made.count = (int)count;
     for (int i = 0; i < made.count; i++) {
@@ -48,16 +48,16 @@ static PyObject *plan(PyObject *self, PyObject *args)
 
 static PyObject *launch(PyObject *self, PyObject *const *args, Py_ssize_t count)
 {
-    const Plan *plan = count < 2 ? NULL : PyCapsule_GetPointer(args[0], NULL);
-    if (!plan) {
+    const Plan *known = count < 2 ? NULL : PyCapsule_GetPointer(args[0], NULL);
+    if (!known) {
         if (!PyErr_Occurred())
             PyErr_SetString(PyExc_TypeError, "launch(plan, stream, *tensors)");
         return NULL;
     }
     void *stream = (void *)(uintptr_t)PyLong_AsUnsignedLongLong(args[1]);
     uint64_t tensors[MOST_TENSORS];
-    for (int i = 0; i < plan->count; i++) {
-        int place = plan->places[i];
+    for (int i = 0; i < known->count; i++) {
+        int place = known->places[i];
         if (place < 0)
             continue;
         if (place >= count - 2 || args[2 + place] == Py_None)
@@ -72,7 +72,7 @@ static PyObject *launch(PyObject *self, PyObject *const *args, Py_ssize_t count)
         return NULL;
     int error;
     Py_BEGIN_ALLOW_THREADS /* it waits where too many launches are under way */
-    error = plan_launch(plan, stream, tensors);
+    error = plan_launch(known, stream, tensors);
     Py_END_ALLOW_THREADS
     return PyBool_FromLong(error == 0);
 }
@@ -81,7 +81,8 @@ static PyMethodDef methods[] = {
     {"plan", plan, METH_VARARGS,
      "plan(cuLaunchKernel, function, grid, threads, shared, aligned, places, values): for launch"},
     {"launch", (PyCFunction)(void (*)(void))launch, METH_FASTCALL,
-     "launch(plan, stream, *tensors): whether it was; not if one is missing or not aligned"},
+     "launch(plan, stream, *tensors): whether it was. Not if a tensor is missing or not aligned, "
+     "or the driver refuses: then Triton should launch, and say why"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -9,7 +9,7 @@
 #error "a number of 32 bits is read from the first half of its 64"
 #endif
 
-enum { MOST_PARAMETERS = 64, MOST_TENSORS = 16, NOT_ALIGNED = -1 };
+enum { MOST_PARAMETERS = 64, MOST_TENSORS = 16, ALIGNMENT = 16 /* bytes */, NOT_ALIGNED = -1 };
 
 typedef int (*cu_launch_kernel)(void *function, unsigned, unsigned, unsigned, unsigned, unsigned,
                                 unsigned, unsigned shared, void *stream, void **params, void **);
@@ -18,7 +18,7 @@ typedef struct {
     cu_launch_kernel launch;
     void *function;
     unsigned grid[3], threads, shared;
-    int aligned; /* so many tensors must begin at multiples of 16 bytes, as the code expects */
+    int aligned; /* the first so many tensors must be aligned, as the kernel's code expects */
     int count;
     int places[MOST_PARAMETERS]; /* which tensor it is that a parameter points to; -1: a number */
     uint64_t values[MOST_PARAMETERS];
@@ -32,7 +32,7 @@ static inline int plan_launch(const Plan *plan, void *stream, const uint64_t *te
     for (int i = 0; i < plan->count; i++) {
         int place = plan->places[i];
         values[i] = place < 0 ? plan->values[i] : tensors[place];
-        if (place >= 0 && place < plan->aligned && values[i] % 16)
+        if (place >= 0 && place < plan->aligned && values[i] % ALIGNMENT)
             return NOT_ALIGNED;
         params[i] = &values[i];
     }
