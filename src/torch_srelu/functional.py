@@ -99,6 +99,7 @@ def _watched() -> bool:
         or is_tracing()
         or registration.transformed()
         or torch._C._len_torch_dispatch_stack() > 0
+        or torch._ops._len_torch_dispatch_stack_pre_dispatch() > 0
     )
 
 

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import torch_srelu
 from checks import DEVICE, device_of, using
@@ -135,14 +136,17 @@ def test_gradients_in_another_layout_or_sign_take_the_long_way() -> None:
     assert all(map(torch.equal, other_sign, expected))
 
 
-def test_parameters_replaced_after_the_forward_pass_are_looked_at_again() -> None:
-    x, *params = tensors()
-    leaves = [p.clone().requires_grad_() for p in params]
-    with using("triton"):
-        y = torch_srelu.srelu(x, *leaves)
-        leaves[0].data = torch.zeros(7, device=DEVICE)  # behind autograd's back
-        with pytest.raises((RuntimeError, ValueError)):
-            torch.autograd.grad(y.sum(), leaves)
+@pytest.mark.parametrize("execution", ["reference", "cpu", "triton"])
+@pytest.mark.parametrize("place", range(5))
+def test_tensors_replaced_by_others_of_another_size(execution: str, place: int) -> None:
+    """Behind autograd's back: an error, before a kernel reads past the end of anything."""
+    leaves = [t.to(device_of(execution)).requires_grad_() for t in tensors()]
+    with using(execution):
+        y = torch_srelu.srelu(*leaves)
+        shape = (900, 3) if place == 0 else (900,)
+        leaves[place].data = torch.zeros(shape, device=y.device)
+        with pytest.raises(ValueError, match="expected that of x" if place == 0 else "do not fit"):
+            torch.autograd.grad(y, leaves, torch.ones_like(y))
 
 
 @pytest.mark.parametrize("place", range(5))
@@ -275,3 +279,27 @@ def test_other_layouts_are_refused_by_name() -> None:
         x = torch.eye(3, device=device_of(execution)).to_sparse()
         with using(execution), pytest.raises(TypeError, match=r"call x\.to_dense"):
             torch_srelu.srelu(x, *ones_on(execution))
+
+
+@pytest.mark.parametrize("execution", ["reference", "cpu", "triton"])
+def test_tangents_of_gradients(execution: str) -> None:
+    """Forward mode behind the unit: its own tensors have no tangents, the gradient has."""
+    level = torch.autograd.forward_ad
+    x, *params = (t.to(device_of(execution)).double().requires_grad_() for t in tensors())
+    weight = torch.ones((), dtype=x.dtype, device=x.device)
+    with using(execution):
+        y = torch_srelu.srelu(x, *params)
+        with level.dual_level():
+            dual = level.make_dual(weight, torch.ones_like(weight))
+            grads = torch.autograd.grad((y * dual).sum(), [x, *params])
+            tangents = [level.unpack_dual(g).tangent for g in grads]
+    # The gradients are those of y, times the weight: so are their tangents, times its tangent.
+    for gradient, tangent in zip(grads, tangents, strict=True):
+        torch.testing.assert_close(tangent, level.unpack_dual(gradient).primal)
+
+
+def test_a_trace_before_dispatch_holds_the_operator() -> None:
+    given = [t.cpu() for t in tensors()]
+    traced = make_fx(lambda x: torch_srelu.srelu(x, *given[1:]), pre_dispatch=True)(given[0])
+    other = torch.randn_like(given[0])
+    torch.testing.assert_close(traced(other), torch_srelu.srelu(other, *given[1:]))

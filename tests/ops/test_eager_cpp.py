@@ -8,6 +8,7 @@ import warnings
 
 import pytest
 import torch
+from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
@@ -181,6 +182,59 @@ def test_parameters_that_changed_their_dtype_are_left_to_python() -> None:
     assert kind.driver.launched == [FORWARD]
     for t, e in zip(kind.tensors, kind.expected(grad)[1:], strict=True):
         close(t.grad, e)
+
+
+def test_a_thread_without_a_context_gets_one() -> None:
+    """The driver refuses its first launch; what torch does to fill a tensor would help it."""
+    kind = Kind()
+    refused = []
+
+    def launch(function, *rest, real=kind.driver._launch) -> int:
+        if len(refused) < 2 and function not in refused:
+            refused.append(function)
+            return 201
+        return real(function, *rest)
+
+    kind.driver.on_launch = launch
+    y = kind()
+    grad = torch.randn_like(y)
+    found = torch.autograd.grad(y, kind.tensors, grad)
+    assert refused == kind.driver.launched == [FORWARD, BACKWARD]
+    for f, e in zip((y, *found), kind.expected(grad), strict=True):
+        close(f, e)
+
+
+def test_tangents_of_gradients() -> None:
+    """Forward mode behind the unit: its own tensors have no tangents, the gradient has."""
+    kind, weight = Kind(), torch.randn(())
+    level = torch.autograd.forward_ad
+
+    def tangent(x, y, weight) -> torch.Tensor:
+        dual = level.make_dual(weight, torch.ones_like(weight))
+        (grad,) = torch.autograd.grad((y() * dual).square().sum(), x)
+        found = level.unpack_dual(grad).tangent
+        assert found is not None
+        return found
+
+    with level.dual_level():
+        inside = tangent(kind.x, kind, weight)
+    y = kind()
+    with level.dual_level():
+        outside = tangent(kind.x, lambda: y, weight)
+    x, *params = kind.exact
+    with use_backend("reference"), level.dual_level():
+        expected = tangent(x, lambda: srelu(x, *params, kind.dim), weight.double())
+    close(inside, expected)
+    close(outside, expected)
+
+
+def test_backward_under_fake_tensors() -> None:
+    kind = Kind()
+    y = kind()
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        found = torch.autograd.grad(y, kind.tensors, torch.ones(kind.x.shape))
+    assert kind.driver.launched == [FORWARD]
+    assert all(isinstance(f, FakeTensor) for f in found)
 
 
 def test_backward_twice_and_freed() -> None:

@@ -12,7 +12,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from . import cpp, cpu
+from . import cpp, cpu, triton_launch
 
 NAMES = ("reference", "cpu", "triton")
 
@@ -35,13 +35,14 @@ def backends() -> dict[str, str]:
         else f"reference (plain torch): {reason}"
     )
     reason = _no_triton()
-    python = cpp.why_not()
+    here = torch.cuda.is_available()
+    python = cpp.why_not() or (triton_launch.why_not() if here else None)
     table["cuda"] = (
         f"triton (eager calls: {'C++' if python is None else f'Python; {python}'})"
         if reason is None
         else f"reference (plain torch): {reason}"
     )
-    if not torch.cuda.is_available():
+    if not here:
         table["cuda"] = f"none: torch sees no CUDA device; there it would be {table['cuda']}"
     if forced is not None:
         table = {device: f"{forced}: forced by use_backend" for device in table}

@@ -102,7 +102,7 @@ class Fused(torch.autograd.Function):
         if (
             call is not None
             and needs == _ALL[len(saved)]
-            and not torch.is_grad_enabled()
+            and not (torch.is_grad_enabled() or _watched())
             and call.takes(grad, *saved)
         ):
             grads = call.backward(grad, *saved)
@@ -117,14 +117,32 @@ def backward(
     grad: Tensor, saved: Sequence[Tensor], needs: Sequence[bool], dim: int, frozen: bool = False
 ) -> tuple[Tensor | None, ...]:
     """The gradients of the saved tensors that need one, whatever is asked for."""
+    # Tensors can change behind autograd's back (``p.data = ...``), and kernels read what they are
+    # told to read.
+    registration.check_lengths(saved[0], tuple(saved[1:]), dim)
+    registration.check_gradient(grad, saved[0])
     function = compute.compute_backward
-    if torch.is_grad_enabled():
+    if registration.transformed():
+        function = _known_to_torch
+    elif torch.is_grad_enabled() or _watched():
         function = registration.differentiable
-    elif not (torch._C._has_storage(grad) and ordinary(grad)) or grad._is_zerotensor():
-        # A batch of gradients in disguise (torch.autograd.grad with is_grads_batched), whose
-        # vmap is not torch.func's, or another tensor that only operators of torch see through.
+    elif not _in_memory(grad):
         function = _known_to_torch
     return registration.gradients(function, grad, saved, needs, dim, frozen)
+
+
+def _watched() -> bool:
+    """Whether someone transforms or intercepts this backward pass."""
+    return registration.transformed() or torch._C._len_torch_dispatch_stack() > 0
+
+
+def _in_memory(grad: Tensor) -> bool:
+    """Whether kernels can read it.
+
+    Not a batch of gradients in disguise (torch.autograd.grad with is_grads_batched), whose vmap is
+    not torch.func's, or another tensor that only operators of torch see through.
+    """
+    return torch._C._has_storage(grad) and ordinary(grad) and not grad._is_zerotensor()
 
 
 def _teach(call: Call, tensors: Sequence[Tensor], dim: int) -> None:

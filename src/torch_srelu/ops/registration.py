@@ -77,11 +77,11 @@ def differentiable(grad, x, t_r, a_r, t_l, a_l, dim, *needs):
 def srelu(
     x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: int, frozen: bool
 ) -> Tensor:
-    _check_lengths(x, (t_r, a_r, t_l, a_l), dim)
+    check_lengths(x, (t_r, a_r, t_l, a_l), dim)
     return compute.compute(x, t_r, a_r, t_l, a_l, dim)
 
 
-def _check_lengths(x: Tensor, params: tuple[Tensor, ...], dim: int) -> None:
+def check_lengths(x: Tensor, params: tuple[Tensor, ...], dim: int) -> None:
     """The operators can be called past `functional.check`; kernels must not read past the end."""
     channels = params[0].numel()
     fits = channels == 1 or (-x.dim() <= dim < x.dim() and x.shape[dim] == channels)
@@ -107,13 +107,13 @@ def srelu_backward(
     need_input: bool,
     need_params: bool,
 ) -> tuple[Tensor, Tensor]:
-    _check_lengths(x, (t_r, a_r, t_l, a_l), dim)
-    _check_gradient(grad, x)
+    check_lengths(x, (t_r, a_r, t_l, a_l), dim)
+    check_gradient(grad, x)
     grads = compute.compute_backward(grad, x, t_r, a_r, t_l, a_l, dim, need_input, need_params)
     return _no_none(x, grads)
 
 
-def _check_gradient(grad: Tensor, x: Tensor) -> None:
+def check_gradient(grad: Tensor, x: Tensor) -> None:
     if grad.shape != x.shape or grad.dtype != x.dtype:
         raise ValueError(
             f"grad is {grad.dtype} of shape {tuple(grad.shape)}, expected that of x: "
@@ -151,7 +151,7 @@ def biased_srelu(
     dim: int,
     frozen: bool,
 ) -> Tensor:
-    _check_lengths(x, (t_r, a_r, t_l, a_l, bias), dim)
+    check_lengths(x, (t_r, a_r, t_l, a_l, bias), dim)
     return compute.compute(x, t_r, a_r, t_l, a_l, dim, bias)
 
 
@@ -174,8 +174,8 @@ def biased_srelu_backward(
     bias: Tensor,
     need_bias: bool,
 ) -> tuple[Tensor, Tensor]:
-    _check_lengths(x, (t_r, a_r, t_l, a_l, bias), dim)
-    _check_gradient(grad, x)
+    check_lengths(x, (t_r, a_r, t_l, a_l, bias), dim)
+    check_gradient(grad, x)
     params = (t_r, a_r, t_l, a_l)
     grads = compute.compute_backward(
         grad, x, *params, dim, need_input, need_params, bias, need_bias

@@ -116,6 +116,17 @@ def arguments(
     return bytes_, places, values
 
 
+def why_not() -> str | None:
+    """Why launches go through Triton's Python on the GPU that is here; None if they do not."""
+    if torch.version.hip is not None:
+        return "only NVIDIA's driver is known"
+    if _launch is None:
+        return (
+            "native/launch.c is not compiled; install torch-srelu again where there is a compiler"
+        )
+    return None if _driver() is not None else "the CUDA driver is older than 12.4"
+
+
 @functools.cache
 def _driver() -> tuple[int, Any] | None:
     """The address of cuLaunchKernel, and what tells the bytes of a kernel's parameters."""

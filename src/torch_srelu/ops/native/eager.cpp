@@ -11,9 +11,9 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/forward_grad.h>
 #include <torch/csrc/autograd/python_variable.h>
 
-#include <array>
 #include <deque>
 #include <unordered_map>
 #include <vector>
@@ -27,6 +27,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr size_t MOST_CALLS = 4096; /* kinds that are learnt; never forgotten, graphs hold them */
+constexpr int NO_CONTEXT = 201; /* CUDA_ERROR_INVALID_CONTEXT */
 constexpr int X = 0, T_R = 1, A_R = 2, T_L = 3, A_L = 4, BIAS = 5; /* among the tensors */
 constexpr int ARG_DIM = 5, ARG_BIAS = 6, ARGS = 7; /* srelu(x, t_r, a_r, t_l, a_l, dim, bias) */
 
@@ -98,6 +99,16 @@ uint64_t mutable_address(const Tensor &t)
     return t.defined() ? reinterpret_cast<uint64_t>(t.mutable_data_ptr()) : 0;
 }
 
+/* plan_launch; once more where this thread has no CUDA context yet, which filling `out` gives it. */
+int launched(const Plan &plan, void *stream, const uint64_t *args, const Tensor &out)
+{
+    const int error = plan_launch(&plan, stream, args);
+    if (error != NO_CONTEXT)
+        return error;
+    out.zero_();
+    return plan_launch(&plan, stream, args);
+}
+
 /* Backward by the kernels. Empty if one of the tensors lies where they cannot take it. */
 variable_list quick_backward(const Call &call, const Tensor &grad, const variable_list &saved)
 {
@@ -129,7 +140,7 @@ variable_list quick_backward(const Call &call, const Tensor &grad, const variabl
         outs[3],
         outs[4],
     };
-    int error = plan_launch(&call.first, stream, first_args);
+    int error = launched(call.first, stream, first_args, grads[X]);
     if (error == NOT_ALIGNED)
         return {};
     if (!error && !alone) {
@@ -181,7 +192,7 @@ struct SReLU : torch::autograd::Function<SReLU> {
             address(tensors[A_L]),
             tensors.size() > BIAS ? address(tensors[BIAS]) : 0,
         };
-        const int error = plan_launch(&call.forward, stream, args);
+        const int error = launched(call.forward, stream, args, y);
         TORCH_CHECK(error == 0, "SReLU's kernel could not be launched: error ", error,
                     " of the CUDA driver");
         return y;
@@ -197,8 +208,11 @@ struct SReLU : torch::autograd::Function<SReLU> {
             needs.push_back(ctx->needs_input_grad(i));
             all = all && needs.back();
         }
+        /* Not `watched`: a torch function mode has no say in backward. */
+        const bool plain = !at::GradMode::is_enabled() && !grad[0]._fw_grad(0).defined() &&
+                           !c10::impl::TorchDispatchModeTLS::any_modes_set();
         variable_list grads;
-        if (all && !at::GradMode::is_enabled() && call.looks[X].fit(grad[0]) && call.fit(saved))
+        if (all && plain && call.looks[X].fit(grad[0]) && call.fit(saved))
             grads = quick_backward(call, grad[0], saved);
         if (grads.empty())
             grads = slow_backward(call, grad[0], saved, needs);
@@ -218,16 +232,12 @@ bool within_reach(const std::vector<Tensor> &tensors)
 }
 
 /* Whether someone traces, transforms or intercepts what is computed now, as functional._watched. */
-bool watched(const std::vector<Tensor> &tensors)
+bool watched()
 {
-    if (at::impl::torch_function_mode_enabled() ||
-        c10::impl::TorchDispatchModeTLS::any_modes_set() ||
-        c10::impl::tls_local_dispatch_key_set().included_ != c10::default_included_set)
-        return true;
-    for (const Tensor &t : tensors)
-        if (t._fw_grad(0).defined())
-            return true;
-    return false;
+    return at::impl::torch_function_mode_enabled() ||
+           c10::impl::TorchDispatchModeTLS::any_modes_set() ||
+           c10::impl::tls_local_dispatch_key_set().included_ != c10::default_included_set ||
+           torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr;
 }
 
 /* The tensors of srelu(x, t_r, a_r, t_l, a_l, dim, bias); none if they are not all ordinary. */
@@ -267,7 +277,7 @@ PyObject *srelu(PyObject *, PyObject *const *args, Py_ssize_t count)
         PyErr_Clear();
         Py_RETURN_NONE;
     }
-    if (tensors.empty() || watched(tensors))
+    if (tensors.empty() || watched())
         Py_RETURN_NONE;
     const Call *call = learnt(dim, tensors);
     if (!call || !within_reach(tensors))
