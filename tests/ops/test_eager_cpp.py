@@ -1,10 +1,6 @@
-"""Calls without Python (native/eager.cpp): what they compute, and when they stand back.
-
-The kernels are those of a stand-in for the driver; the units under test are otherwise as on a GPU.
-"""
+"""Calls without Python (native/eager.cpp): what they compute."""
 
 import threading
-import warnings
 
 import pytest
 import torch
@@ -18,45 +14,10 @@ from torch_srelu.ops import cpp, triton_launch
 if cpp.compiled is None or triton_launch._launch is None:
     pytest.skip(f"eager calls need Python: {cpp.why_not()}", allow_module_level=True)
 
-from driver import BACKWARD, FINISH, FORWARD, Driver
+from driver import BACKWARD, FINISH, FORWARD
+from learnt import LAYOUTS, Kind, close
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-LAYOUTS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
-_sizes = iter(range(3, 10_000))  # a kind of call is never forgotten: every test has its own
-
-
-class Kind:
-    """Tensors of one kind, and the driver that was learnt for them."""
-
-    def __init__(self, layout="contiguous", biased=False, alone=True, dim=1) -> None:
-        torch.manual_seed(0)
-        channels = 5
-        x = torch.randn(2, channels, next(_sizes), 4, dtype=torch.float64)
-        draw = torch.randn(4 + biased, channels, dtype=torch.float64)
-        self.exact = [t.requires_grad_() for t in (x, *draw.unbind())]
-        self.x = x.detach().float().to(memory_format=LAYOUTS[layout]).requires_grad_()
-        self.params = [p.detach().float().clone().requires_grad_() for p in draw[:4]]
-        self.bias = draw[4].detach().float().clone().requires_grad_() if biased else None
-        self.dim, self.driver = dim, Driver(self.x, channels, dim, biased, alone)
-        assert cpp.compiled.learn(self.x, *self.params, dim, self.bias, *self.driver.launches())
-
-    @property
-    def tensors(self) -> list[torch.Tensor]:
-        return [self.x, *self.params, *([] if self.bias is None else [self.bias])]
-
-    def __call__(self, x=None, **options) -> torch.Tensor:
-        x = self.x if x is None else x
-        return srelu(x, *self.params, self.dim, bias=self.bias, **options)
-
-    def expected(self, grad: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        x, t_r, a_r, t_l, a_l, *bias = self.exact
-        with use_backend("reference"):
-            y = srelu(x, t_r, a_r, t_l, a_l, self.dim, bias=bias[0] if bias else None)
-        return y, *torch.autograd.grad(y, self.exact, grad.double())
-
-
-def close(found, expected) -> None:
-    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -310,87 +271,6 @@ def test_threads() -> None:
     for found in results.values():
         for f, e in zip(found, kind.expected(grad)[1:], strict=True):
             close(f, e)
-
-
-class Subclass(torch.Tensor):
-    pass
-
-
-class Mode(torch.utils._python_dispatch.TorchDispatchMode):
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        return func(*args, **(kwargs or {}))
-
-
-def dual(kind):
-    with torch.autograd.forward_ad.dual_level():
-        x = torch.autograd.forward_ad.make_dual(kind.x, torch.ones_like(kind.x))
-        return torch.autograd.forward_ad.unpack_dual(kind(x)).primal
-
-
-def in_mode(kind):
-    with Mode():
-        return kind()
-
-
-def forced(kind):
-    with use_backend("reference"):
-        return kind()
-
-
-def inferred(kind):
-    with torch.inference_mode():
-        return kind()
-
-
-def traced(kind):
-    kind.params = [p.detach() for p in kind.params]
-    with warnings.catch_warnings():  # of sizes that the trace makes constants
-        warnings.simplefilter("ignore")
-        return torch.jit.trace(lambda x: kind(x), kind.x, check_trace=False)(kind.x)
-
-
-LEFT_TO_PYTHON = {
-    "a subclass": lambda kind: kind(kind.x.as_subclass(Subclass)).as_subclass(torch.Tensor),
-    "vmap": lambda kind: torch.func.vmap(lambda x: kind(x), in_dims=0)(kind.x[None])[0],
-    "grad": lambda kind: torch.func.vjp(lambda x: kind(x), kind.x)[0],
-    "forward mode": dual,
-    "a dispatch mode": in_mode,
-    "another backend": forced,
-    "inference_mode": inferred,
-    "frozen": lambda kind: kind(frozen=True),
-    "compiled": lambda kind: torch.compile(lambda x: kind(x), fullgraph=True, backend="eager")(
-        kind.x
-    ),
-    "a trace": traced,
-}
-
-
-@pytest.mark.parametrize("how", LEFT_TO_PYTHON)
-def test_what_is_left_to_python(how) -> None:
-    kind = Kind()
-    y = LEFT_TO_PYTHON[how](kind)
-    assert not kind.driver.launched
-    close(y.detach().clone(), kind.expected(torch.ones_like(kind.x))[0].detach())
-
-
-def test_other_kinds_are_left_to_python() -> None:
-    kind = Kind()
-    for x in (kind.x[:, :, :2], kind.x.mT, kind.x.double(), kind.x.half(), kind.x[:1]):
-        kind(x)
-    srelu(kind.x, *[p.half() for p in kind.params])
-    srelu(kind.x, *kind.params, bias=torch.zeros(5))
-    assert not kind.driver.launched
-
-
-def test_bad_arguments_raise_what_they_always_raise() -> None:
-    kind = Kind()
-    with pytest.raises(TypeError, match="dim must be"):
-        srelu(kind.x, *kind.params, 1.0)
-    with pytest.raises(TypeError, match="x must be a tensor"):
-        srelu([1.0], *kind.params)
-    with pytest.raises(ValueError, match="dim"):
-        srelu(kind.x, *kind.params, 2**70)
-    assert cpp.compiled.srelu(kind.x) is None
 
 
 def test_compiled_autograd() -> None:

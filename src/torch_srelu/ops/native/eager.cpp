@@ -14,11 +14,9 @@
 #include <torch/csrc/autograd/forward_grad.h>
 #include <torch/csrc/autograd/python_variable.h>
 
-#include <deque>
-#include <unordered_map>
 #include <vector>
 
-#include "launch.h"
+#include "calls.h"
 
 namespace {
 
@@ -26,57 +24,12 @@ using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr size_t MOST_CALLS = 4096; /* kinds that are learnt; never forgotten, graphs hold them */
 constexpr int NO_CONTEXT = 201; /* CUDA_ERROR_INVALID_CONTEXT */
 constexpr int X = 0, T_R = 1, A_R = 2, T_L = 3, A_L = 4, BIAS = 5; /* among the tensors */
 constexpr int ARG_DIM = 5, ARG_BIAS = 6, ARGS = 7; /* srelu(x, t_r, a_r, t_l, a_l, dim, bias) */
 
-/* What a kernel's code depends on in a tensor, and what makes it an ordinary one. */
-struct Looks {
-    c10::DispatchKeySet keys;
-    c10::ScalarType dtype;
-    c10::Device device;
-    std::vector<int64_t> sizes, strides;
-
-    explicit Looks(const Tensor &t)
-        : keys(t.key_set()), dtype(t.scalar_type()), device(t.device()), sizes(t.sizes().vec()),
-          strides(t.strides().vec())
-    {
-    }
-
-    bool fit(const Tensor &t) const
-    {
-        return t.key_set() == keys && t.scalar_type() == dtype && t.device() == device &&
-               t.sizes() == sizes && t.strides() == strides;
-    }
-};
-
-struct Call {
-    int64_t dim;
-    std::vector<Looks> looks; /* of x, the four parameters and perhaps a bias */
-    Plan forward, first, second;
-    std::vector<int64_t> sums; /* the shape of partial sums, which `second` adds; none: empty */
-
-    bool fit(const std::vector<Tensor> &tensors) const
-    {
-        for (size_t i = 0; i < looks.size(); i++)
-            if (!looks[i].fit(tensors[i]))
-                return false;
-        return true;
-    }
-};
-
-std::deque<Call> all_calls;
-std::unordered_multimap<size_t, const Call *> calls; /* by `hash_of`; whoever looks holds the GIL */
-PyObject *fallback;                                  /* backward where nothing else fits */
-
-size_t hash_of(int64_t dim, const Tensor &x)
-{
-    size_t hash = static_cast<size_t>(dim) * 31 + static_cast<size_t>(x.scalar_type());
-    for (int64_t size : x.sizes())
-        hash = hash * 1000003 + static_cast<size_t>(size);
-    return hash;
-}
+Calls calls;
+PyObject *fallback; /* backward where nothing else fits */
 
 /* The stream that is current where x lives; false if that is not the current device. On a CPU,
  * where the tests have a driver of their own, there is none. */
@@ -254,18 +207,6 @@ std::vector<Tensor> unpacked(PyObject *const *args)
     return tensors;
 }
 
-/* What is known of calls with tensors like these; null: nothing. */
-const Call *learnt(int64_t dim, const std::vector<Tensor> &tensors)
-{
-    const auto found = calls.equal_range(hash_of(dim, tensors[X]));
-    for (auto it = found.first; it != found.second; ++it) {
-        const Call *call = it->second;
-        if (call->dim == dim && call->looks.size() == tensors.size() && call->fit(tensors))
-            return call;
-    }
-    return nullptr;
-}
-
 PyObject *srelu(PyObject *, PyObject *const *args, Py_ssize_t count)
 {
     HANDLE_TH_ERRORS
@@ -279,7 +220,7 @@ PyObject *srelu(PyObject *, PyObject *const *args, Py_ssize_t count)
     }
     if (tensors.empty() || watched())
         Py_RETURN_NONE;
-    const Call *call = learnt(dim, tensors);
+    const Call *call = calls.find(dim, tensors);
     if (!call || !within_reach(tensors))
         Py_RETURN_NONE;
     Tensor y;
@@ -311,22 +252,18 @@ PyObject *learn(PyObject *, PyObject *args)
     if (tensors.empty())
         Py_RETURN_FALSE;
     Call call{PyLong_AsLongLong(given[ARG_DIM]), {}, planned(forward), planned(first), {}, {}};
-    if (!PyErr_Occurred() && learnt(call.dim, tensors))
-        Py_RETURN_TRUE;
-    if (all_calls.size() >= MOST_CALLS)
-        Py_RETURN_FALSE;
     if (second != Py_None) {
         call.second = planned(second);
         for (Py_ssize_t i = 0; i < PyTuple_Size(sums); i++)
             call.sums.push_back(PyLong_AsLongLong(PyTuple_GetItem(sums, i)));
     }
-    for (const Tensor &t : tensors)
-        call.looks.emplace_back(t);
     if (PyErr_Occurred())
         return nullptr;
-    all_calls.push_back(std::move(call));
-    calls.emplace(hash_of(all_calls.back().dim, tensors[X]), &all_calls.back());
-    Py_RETURN_TRUE;
+    if (calls.find(call.dim, tensors))
+        Py_RETURN_TRUE;
+    for (const Tensor &t : tensors)
+        call.looks.emplace_back(t);
+    return PyBool_FromLong(calls.add(std::move(call)));
     END_HANDLE_TH_ERRORS
 }
 
