@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, UntypedStorage
 
-from .ops import backends, compute, cpp, eager
+from .ops import alike, backends, compute, cpp, eager
 
 
 @contextlib.contextmanager
@@ -88,8 +88,22 @@ def noted(
     finally:
         _here.noting, _here.input = False, None
     if y is not None and packed is not None:  # else nothing needs a gradient, or other hooks took x
-        given = (t_r, a_r, t_l, a_l) if bias is None else (t_r, a_r, t_l, a_l, bias)
-        _outputs[y.untyped_storage()] = _Output(y, packed, _Parameters(given), dim)
+        _outputs[y.untyped_storage()] = _Output(y, packed, (t_r, a_r, t_l, a_l, bias), dim)
+    return y
+
+
+def noted_by_cpp(
+    x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: int, bias: Tensor | None
+) -> Tensor | None:
+    """`noted`, where eager.cpp knows the call: hooks need not see what it keeps; else None."""
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)  # type: ignore[attr-defined]
+    ours = hooks is not None and hooks[0] is _pack
+    known = ours and alike.ordinary(x) and torch._C._has_storage(x)
+    if not known or x.untyped_storage() in _outputs:  # an output, which need not be kept
+        return noted(cpp.compiled.srelu, x, t_r, a_r, t_l, a_l, dim, bias)
+    y = cpp.compiled.srelu(x, t_r, a_r, t_l, a_l, dim, bias, True)
+    if y is not None and y.requires_grad:
+        _outputs[y.untyped_storage()] = _Output(y, x, (t_r, a_r, t_l, a_l, bias), dim)
     return y
 
 
@@ -108,7 +122,7 @@ def _pack(tensor: Tensor) -> _Packed:
     """What autograd keeps instead of ``tensor``."""
     if _here.noting:
         _here.noting = False
-        _here.input = _recomputed(tensor) or _Kept(tensor)
+        _here.input = _recomputed(tensor) or _Kept(tensor, tensor._version)
         return _here.input
     # Weights and data are leaves, and most of what is kept: no need to look them up. Nor for an
     # object: a network keeps hundreds of tensors, and each costs the host its time.
@@ -149,8 +163,8 @@ class _Kept:
 
     __slots__ = ("__weakref__", "_tensor", "_version")
 
-    def __init__(self, tensor: Tensor) -> None:
-        self._tensor, self._version = tensor, tensor._version
+    def __init__(self, tensor: Tensor, version: int) -> None:
+        self._tensor, self._version = tensor, version
 
     def tensor(self) -> Tensor:
         if self._tensor._version != self._version:
@@ -167,7 +181,7 @@ class _Parameters:
 
     __slots__ = ("_tensors", "_versions")
 
-    def __init__(self, tensors: tuple[Tensor, ...]) -> None:
+    def __init__(self, tensors: list[Tensor]) -> None:
         if False in [t.requires_grad for t in tensors] or _distributed():
             with torch.no_grad():
                 kept = [t.clone() for t in tensors]
@@ -232,11 +246,18 @@ _Packed = _Kept | _Recomputed | tuple[Tensor, int]  # a tensor at a version
 class _Output:
     """What there is to know of an output of SReLU; holds neither it nor the input of its unit."""
 
-    __slots__ = ("_dim", "_params", "_version", "_x")
+    __slots__ = ("_dim", "_params", "_version", "_x", "_x_version")
 
-    def __init__(self, y: Tensor, x: _Kept | _Recomputed, params: _Parameters, dim: int) -> None:
+    def __init__(
+        self,
+        y: Tensor,
+        x: _Kept | _Recomputed | Tensor,
+        params: tuple[Tensor | None, ...],
+        dim: int,
+    ) -> None:
         self._version, self._x = y._version, weakref.ref(x)
-        self._params, self._dim = params, dim
+        self._x_version = x._version if isinstance(x, Tensor) else 0
+        self._params, self._dim = _Parameters([p for p in params if p is not None]), dim
 
     def recomputed(self, tensor: Tensor) -> _Recomputed | None:
         """What stands for ``tensor``, in the memory of the output.
@@ -247,6 +268,8 @@ class _Output:
         if tensor._version != self._version or tensor.is_neg() or tensor.is_conj():
             return None
         x = self._x()
+        if isinstance(x, Tensor):
+            x = _Kept(x, self._x_version)
         return None if x is None else _Recomputed(tensor, x, self._params, self._dim)
 
 

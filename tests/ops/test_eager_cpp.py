@@ -8,7 +8,7 @@ from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
-from torch_srelu import memory, recompute_outputs, srelu, use_backend
+from torch_srelu import srelu, use_backend
 from torch_srelu.ops import cpp, triton_launch
 
 if cpp.compiled is None or triton_launch._launch is None:
@@ -208,29 +208,6 @@ def test_backward_twice_and_freed() -> None:
         assert torch.equal(a, b)
     with pytest.raises(RuntimeError, match="second time"):
         torch.autograd.grad(y, kind.tensors, grad)
-
-
-@pytest.mark.parametrize("biased", [False, True])
-def test_recomputed_outputs(biased, monkeypatch) -> None:
-    kind = Kind(biased=biased)
-    weight = torch.randn(5, 5, 1, 1, requires_grad=True)
-    grad = torch.randn_like(kind.x)
-
-    def gradients():
-        y = torch.nn.functional.conv2d(kind(), weight)
-        return torch.autograd.grad(y, [*kind.tensors, weight], grad)
-
-    expected = gradients()
-    before = len(kind.driver.launched)
-    noted = []
-    output = memory._Output
-    monkeypatch.setattr(memory, "_Output", lambda *a: noted.append(a) or output(*a))
-    with recompute_outputs():
-        found = gradients()
-    assert len(noted) == 1
-    assert kind.driver.launched[before:] == [FORWARD, FORWARD, BACKWARD]
-    for f, e in zip(found, expected, strict=True):
-        torch.testing.assert_close(f, e, rtol=1e-5, atol=1e-5)
 
 
 def test_hooks() -> None:

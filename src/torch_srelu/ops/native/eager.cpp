@@ -6,6 +6,7 @@
  */
 #include <ATen/ATen.h>
 #include <ATen/PythonTorchFunctionTLS.h>
+#include <ATen/SavedTensorHooks.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -14,6 +15,7 @@
 #include <torch/csrc/autograd/forward_grad.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <optional>
 #include <vector>
 
 #include "calls.h"
@@ -52,7 +54,7 @@ uint64_t mutable_address(const Tensor &t)
     return t.defined() ? reinterpret_cast<uint64_t>(t.mutable_data_ptr()) : 0;
 }
 
-/* plan_launch; once more where this thread has no CUDA context yet, which filling `out` gives it. */
+/* plan_launch; again where this thread has no CUDA context yet, which filling `out` gives it. */
 int launched(const Plan &plan, void *stream, const uint64_t *args, const Tensor &out)
 {
     const int error = plan_launch(&plan, stream, args);
@@ -207,10 +209,25 @@ std::vector<Tensor> unpacked(PyObject *const *args)
     return tensors;
 }
 
+/* While it lives, autograd asks no hooks about the tensors that it keeps. Needs the GIL. */
+class Unhooked {
+  public:
+    Unhooked() : before(at::SavedTensorDefaultHooks::get_tls_state())
+    {
+        at::SavedTensorDefaultHooks::set_tls_state({});
+    }
+    ~Unhooked() { at::SavedTensorDefaultHooks::set_tls_state(before); }
+    Unhooked(const Unhooked &) = delete;
+    Unhooked &operator=(const Unhooked &) = delete;
+
+  private:
+    const at::impl::SavedTensorDefaultHooksTLS before;
+};
+
 PyObject *srelu(PyObject *, PyObject *const *args, Py_ssize_t count)
 {
     HANDLE_TH_ERRORS
-    if (count != ARGS || !PyLong_CheckExact(args[ARG_DIM]))
+    if (count < ARGS || count > ARGS + 1 || !PyLong_CheckExact(args[ARG_DIM]))
         Py_RETURN_NONE;
     const auto tensors = unpacked(args);
     const int64_t dim = PyLong_AsLongLong(args[ARG_DIM]);
@@ -223,6 +240,9 @@ PyObject *srelu(PyObject *, PyObject *const *args, Py_ssize_t count)
     const Call *call = calls.find(dim, tensors);
     if (!call || !within_reach(tensors))
         Py_RETURN_NONE;
+    std::optional<Unhooked> unhooked;
+    if (count > ARGS && args[ARGS] == Py_True)
+        unhooked.emplace();
     Tensor y;
     {
         pybind11::gil_scoped_release no_gil;
@@ -277,7 +297,8 @@ PyObject *set_fallback(PyObject *, PyObject *function)
 
 PyMethodDef methods[] = {
     {"srelu", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(srelu)), METH_FASTCALL,
-     "srelu(x, t_r, a_r, t_l, a_l, dim, bias), for autograd; None if no such call was learnt"},
+     "srelu(x, t_r, a_r, t_l, a_l, dim, bias, unhooked=False), for autograd; None if no such call "
+     "was learnt. unhooked: no hooks are asked about the tensors that it keeps"},
     {"learn", learn, METH_VARARGS,
      "learn(x, t_r, a_r, t_l, a_l, dim, bias, forward, first, second, sums): calls like this one"},
     {"set_fallback", set_fallback, METH_O,

@@ -1,0 +1,122 @@
+"""Recomputed outputs of calls without Python (native/eager.cpp)."""
+
+import weakref
+
+import pytest
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+from torch.nn.functional import conv2d
+
+from torch_srelu import recompute_outputs, srelu
+from torch_srelu.ops import cpp, triton_launch
+
+if cpp.compiled is None or triton_launch._launch is None:
+    pytest.skip(f"eager calls need Python: {cpp.why_not()}", allow_module_level=True)
+
+from driver import BACKWARD, FORWARD
+from learnt import Kind
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def weight() -> torch.Tensor:
+    torch.manual_seed(1)
+    return torch.randn(5, 5, 1, 1, requires_grad=True)
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_gradients_do_not_change(biased) -> None:
+    kind, w = Kind(biased=biased), weight()
+    grad = torch.randn_like(kind.x)
+
+    def gradients() -> tuple[torch.Tensor, ...]:
+        return torch.autograd.grad(conv2d(kind(kind.x * 1), w), [*kind.tensors, w], grad)
+
+    expected = gradients()
+    assert kind.driver.launched == [FORWARD, BACKWARD]
+    with recompute_outputs():
+        found = gradients()
+    assert kind.driver.launched[2:] == [FORWARD, FORWARD, BACKWARD]
+    assert all(map(torch.equal, found, expected))
+
+
+def test_units_in_a_row() -> None:
+    """The output between them is not kept either: it is the input of the second."""
+    kind, w = Kind(), weight()
+    grad = torch.randn_like(kind.x)
+
+    def gradients() -> tuple[torch.Tensor, ...]:
+        return torch.autograd.grad(conv2d(kind(kind(kind.x * 1)), w), [*kind.tensors, w], grad)
+
+    expected = gradients()
+    del kind.driver.launched[:]
+    with recompute_outputs():
+        found = gradients()
+    # The convolution has both computed again, the second unit the first.
+    assert kind.driver.launched == [FORWARD] * 5 + [BACKWARD] * 2
+    assert all(map(torch.equal, found, expected))
+
+
+@pytest.mark.parametrize("which", range(6))
+def test_what_backward_needs_must_not_be_modified(which) -> None:
+    kind = Kind(biased=True)
+    inputs = [kind.x * 1, *kind.tensors[1:]]
+    with recompute_outputs():
+        y = conv2d(kind(inputs[0]), weight())
+    with torch.no_grad():
+        inputs[which].add_(1)
+    with pytest.raises(RuntimeError, match="modified"):
+        y.sum().backward()
+
+
+def test_an_output_is_not_kept() -> None:
+    kind = Kind()
+    with recompute_outputs():
+        x = kind.x * 1
+        y = kind(x)
+        z = conv2d(y, weight())
+    output, behind = weakref.ref(y.untyped_storage()), weakref.ref(x.untyped_storage())
+    del x, y
+    assert output() is None  # kept by nobody
+    assert behind() is not None  # kept by the unit
+    z.sum().backward()
+    assert behind() is None
+
+
+def test_an_output_that_lives_on_does_not_hold_its_input() -> None:
+    kind, w = Kind(), weight()
+    with recompute_outputs():
+        x = kind.x * 1
+        y = kind(x)
+        conv2d(y, w).sum().backward()
+        behind = weakref.ref(x.untyped_storage())
+        del x
+        assert behind() is None
+        again = y.detach().requires_grad_()
+        z = conv2d(again, w)  # cannot be recomputed any more: is kept
+    z.sum().backward()
+    assert torch.equal(again.grad, torch.autograd.grad(conv2d(again, w).sum(), again)[0])
+
+
+def test_hooks_inside_see_what_a_unit_keeps() -> None:
+    kind, packed = Kind(), []
+    with recompute_outputs(), saved_tensors_hooks(lambda t: packed.append(t) or t, lambda t: t):
+        y = conv2d(kind(), weight())
+    assert any(t is kind.x for t in packed)
+    assert any(t.shape == y.shape and t is not kind.x for t in packed)  # the output, kept as ever
+
+
+def test_hooks_outside_are_not_asked() -> None:
+    kind, packed = Kind(), []
+    with saved_tensors_hooks(lambda t: packed.append(t) or t, lambda t: t), recompute_outputs():
+        conv2d(kind(), weight()).sum().backward()
+    assert not packed
+    with saved_tensors_hooks(lambda t: packed.append(t) or t, lambda t: t):
+        kind()
+    assert packed  # and are back
+
+
+def test_bad_arguments_raise_what_they_always_raise() -> None:
+    kind = Kind()
+    with recompute_outputs(), pytest.raises(TypeError, match="x must be a tensor"):
+        srelu([1.0], *kind.params)  # type: ignore[arg-type]
