@@ -52,8 +52,9 @@ extensions = [
 options = {"bdist_wheel": {"py_limited_api": "cp311"}}
 
 # What an earlier build left for another torch would be taken along, or not compiled anew.
-for stale in Path("build").glob("*/**/*eager*"):
-    stale.unlink()
+build = Path(__file__).parent / "build"
+for stale in (*build.glob("*/**/_eager_torch*"), *build.glob("*/**/eager.o")):
+    stale.unlink(missing_ok=True)
 
 try:
     import torch

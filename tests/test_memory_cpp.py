@@ -1,5 +1,6 @@
 """Recomputed outputs of calls without Python (native/eager.cpp)."""
 
+import gc
 import weakref
 
 import pytest
@@ -96,6 +97,49 @@ def test_an_output_that_lives_on_does_not_hold_its_input() -> None:
         z = conv2d(again, w)  # cannot be recomputed any more: is kept
     z.sum().backward()
     assert torch.equal(again.grad, torch.autograd.grad(conv2d(again, w).sum(), again)[0])
+
+
+def view_of(y: torch.Tensor) -> torch.Tensor:
+    """Not a leaf, in the memory of ``y``, without its graph."""
+    return y.detach().requires_grad_().flatten(2).unflatten(2, y.shape[2:])
+
+
+def test_parameters_may_change_once_the_graph_of_a_unit_is_gone() -> None:
+    kind, w = Kind(), weight()
+    x = kind.x * 1  # held here: that it lives does not say that autograd keeps it
+    with recompute_outputs():
+        y = kind(x)
+        y.sum().backward()
+        with torch.no_grad():
+            kind.params[0].add_(1)
+        later = [conv2d(view_of(y), w), conv2d(y, w)]
+    for z in later:
+        (found,) = torch.autograd.grad(z.square().sum(), w)
+        (expected,) = torch.autograd.grad(conv2d(y.detach(), w).square().sum(), w)
+        assert torch.equal(found, expected)
+
+
+def test_an_input_may_change_once_the_graph_of_a_unit_is_gone() -> None:
+    kind, w = Kind(), weight()
+    x = kind.x.detach().clone()
+    with recompute_outputs():
+        y = kind(x).detach()
+        z = conv2d(view_of(y), w)
+    x.add_(1)
+    (found,) = torch.autograd.grad(z.square().sum(), w)
+    (expected,) = torch.autograd.grad(conv2d(y, w).square().sum(), w)
+    assert torch.equal(found, expected)
+
+
+def test_no_cycle_where_an_input_is_written_to() -> None:
+    kind, w = Kind(), weight()
+    x = kind.x.detach().clone()
+    behind = weakref.ref(x.untyped_storage())
+    with recompute_outputs():
+        x.add_(conv2d(view_of(kind(x)), w))
+    del x
+    gc.collect()
+    assert behind() is None
 
 
 def test_hooks_inside_see_what_a_unit_keeps() -> None:

@@ -154,6 +154,9 @@ def _recomputed(tensor: Tensor) -> _Recomputed | None:
     """What stands for ``tensor`` if it is an unchanged output of SReLU, or a view of one."""
     if not (tensor.layout is torch.strided and torch._C._has_storage(tensor)):
         return None
+    base = tensor._base
+    if base is not None and base.is_leaf:  # a detached output: the graph of its unit may be gone
+        return None
     output = _outputs.get(tensor.untyped_storage())
     return None if output is None else output.recomputed(tensor)
 
@@ -191,9 +194,12 @@ class _Parameters:
             kept = [t.detach() for t in tensors]
         self._tensors, self._versions = kept, [t._version for t in kept]
 
+    def unchanged(self) -> bool:
+        return [t._version for t in self._tensors] == self._versions
+
     def tensors(self) -> list[Tensor]:
         """The four parameters, and the bias if there is one."""
-        if [t._version for t in self._tensors] != self._versions:
+        if not self.unchanged():
             pairs = zip(self._tensors, self._versions, strict=True)
             raise next(_modified(t, version) for t, version in pairs if t._version != version)
         return self._tensors
@@ -263,13 +269,17 @@ class _Output:
         """What stands for ``tensor``, in the memory of the output.
 
         None if it has not the values that SReLU wrote there (a lazy view may flip their signs), or
-        if autograd has not the input of the unit any more.
+        if they cannot be had again: the input is gone, or it or the parameters have changed.
         """
         if tensor._version != self._version or tensor.is_neg() or tensor.is_conj():
             return None
+        if not self._params.unchanged():
+            return None
         x = self._x()
         if isinstance(x, Tensor):
-            x = _Kept(x, self._x_version)
+            if x._version != self._x_version:
+                return None
+            x = _Kept(x.detach(), self._x_version)  # not its graph
         return None if x is None else _Recomputed(tensor, x, self._params, self._dim)
 
 
