@@ -17,6 +17,7 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, UntypedStorage
@@ -69,25 +70,16 @@ def active() -> bool:
     return _here.depth > 0
 
 
-def noted(
-    function: Callable[..., Tensor | None],
-    x: Tensor,
-    t_r: Tensor,
-    a_r: Tensor,
-    t_l: Tensor,
-    a_l: Tensor,
-    dim: int,
-    bias: Tensor | None,
-    *rest: object,
-) -> Tensor | None:
-    """``function`` of these arguments, with its output noted as one that can be recomputed."""
+def noted(function: Callable[..., Tensor | None], *call: Any) -> Tensor | None:
+    """``function(x, t_r, a_r, t_l, a_l, dim, bias, ...)``, with its output noted for `_pack`."""
     _here.noting, _here.input = True, None
     try:
-        y = function(x, t_r, a_r, t_l, a_l, dim, bias, *rest)
+        y = function(*call)
         packed = _here.input
     finally:
         _here.noting, _here.input = False, None
     if y is not None and packed is not None:  # else nothing needs a gradient, or other hooks took x
+        _, t_r, a_r, t_l, a_l, dim, bias, *_ = call
         _outputs[y.untyped_storage()] = _Output(y, packed, (t_r, a_r, t_l, a_l, bias), dim)
     return y
 
