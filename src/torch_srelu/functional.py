@@ -83,9 +83,7 @@ def srelu(
         x, t_r, a_r, t_l, a_l, bias = unwrap_dead_wrappers((x, t_r, a_r, t_l, a_l, bias))
         return compute.compute(x, t_r, a_r, t_l, a_l, dim, bias)
     if memory.active():
-        y = memory.noted(eager.srelu, x, t_r, a_r, t_l, a_l, dim, bias, frozen, call)
-        assert y is not None
-        return y
+        return memory.noted(eager.srelu, x, t_r, a_r, t_l, a_l, dim, bias, frozen, call)
     return eager.srelu(x, t_r, a_r, t_l, a_l, dim, bias, frozen, call)
 
 

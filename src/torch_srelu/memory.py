@@ -17,12 +17,14 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, UntypedStorage
 
 from .ops import alike, backends, compute, cpp, eager
+
+Output = TypeVar("Output", Tensor, Tensor | None)
 
 
 @contextlib.contextmanager
@@ -70,7 +72,7 @@ def active() -> bool:
     return _here.depth > 0
 
 
-def noted(function: Callable[..., Tensor | None], *call: Any) -> Tensor | None:
+def noted(function: Callable[..., Output], *call: Any) -> Output:
     """``function(x, t_r, a_r, t_l, a_l, dim, bias, ...)``, with its output noted for `_pack`."""
     _here.noting, _here.input = True, None
     try:

@@ -43,7 +43,7 @@ def backends() -> dict[str, str]:
         else f"reference (plain torch): {reason}"
     )
     if not here:
-        table["cuda"] = f"none: torch sees no CUDA device; there it would be {table['cuda']}"
+        table["cuda"] = f"none: torch sees no CUDA device; with one, {table['cuda']}"
     if forced is not None:
         table = {device: f"{forced}: forced by use_backend" for device in table}
     return table

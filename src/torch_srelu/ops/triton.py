@@ -178,6 +178,7 @@ class Call:
         return y
 
     def _elsewhere(self) -> bool:
+        """`elsewhere`, with the device known before: every call asks."""
         return self._device >= 0 and self._device != torch._C._cuda_getDevice()
 
     def launches(self) -> tuple | None:
