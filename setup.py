@@ -68,7 +68,7 @@ if torch is not None and sys.platform == "linux":
         Extension(
             f"torch_srelu.ops.{name}",
             sources=sources("eager.cpp"),
-            depends=sources("calls.h", "launch.h"),
+            depends=sources("calls.h", "kept.h", "launch.h", "unit.h"),
             include_dirs=cpp_extension.include_paths(),
             library_dirs=cpp_extension.library_paths(),
             libraries=["c10", "torch", "torch_cpu", "torch_python"],

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, UntypedStorage
 
-from .ops import alike, backends, compute, cpp, eager
+from .ops import backends, compute, cpp, eager
 
 Output = TypeVar("Output", Tensor, Tensor | None)
 
@@ -59,7 +59,7 @@ def recompute_outputs() -> Iterator[None]:
     if torch.compiler.is_compiling():
         yield
         return
-    with torch.autograd.graph.saved_tensors_hooks(_pack, _unpack):
+    with torch.autograd.graph.saved_tensors_hooks(*_HOOKS):
         _here.depth += 1
         try:
             yield
@@ -74,31 +74,26 @@ def active() -> bool:
 
 def noted(function: Callable[..., Output], *call: Any) -> Output:
     """``function(x, t_r, a_r, t_l, a_l, dim, bias, ...)``, with its output noted for `_pack`."""
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)  # type: ignore[attr-defined]
+    if hooks is None or hooks[0] is not _HOOKS[0]:  # others want to see what the unit keeps
+        return function(*call)
     _here.noting, _here.input = True, None
     try:
-        y = function(*call)
+        with torch.autograd.graph.saved_tensors_hooks(_pack, _unpack):
+            y = function(*call)
         packed = _here.input
     finally:
         _here.noting, _here.input = False, None
-    if y is not None and packed is not None:  # else nothing needs a gradient, or other hooks took x
+    if y is not None and packed is not None:  # else nothing needs a gradient
         _, t_r, a_r, t_l, a_l, dim, bias, *_ = call
         _outputs[y.untyped_storage()] = _Output(y, packed, (t_r, a_r, t_l, a_l, bias), dim)
     return y
 
 
-def noted_by_cpp(
-    x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: int, bias: Tensor | None
-) -> Tensor | None:
-    """`noted`, where eager.cpp knows the call: hooks need not see what it keeps; else None."""
-    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)  # type: ignore[attr-defined]
-    ours = hooks is not None and hooks[0] is _pack
-    known = ours and alike.ordinary(x) and torch._C._has_storage(x)
-    if not known or x.untyped_storage() in _outputs:  # an output, which need not be kept
-        return noted(cpp.compiled.srelu, x, t_r, a_r, t_l, a_l, dim, bias)
-    y = cpp.compiled.srelu(x, t_r, a_r, t_l, a_l, dim, bias, True)
-    if y is not None and y.requires_grad:
-        _outputs[y.untyped_storage()] = _Output(y, x, (t_r, a_r, t_l, a_l, bias), dim)
-    return y
+def noted_by_cpp(*call: Any) -> Tensor | None:
+    """``cpp.compiled.srelu(*call)``, where an output is known by its node or else `noted`."""
+    y = None if _distributed() else cpp.compiled.srelu(*call, True)
+    return noted(cpp.compiled.srelu, *call) if y is None else y
 
 
 class _Here(threading.local):
@@ -151,8 +146,17 @@ def _recomputed(tensor: Tensor) -> _Recomputed | None:
     base = tensor._base
     if base is not None and base.is_leaf:  # a detached output: the graph of its unit may be gone
         return None
-    output = _outputs.get(tensor.untyped_storage())
+    output = _outputs.get(tensor.untyped_storage()) or _made_by_cpp(tensor if base is None else base)
     return None if output is None else output.recomputed(tensor)
+
+
+def _made_by_cpp(y: Tensor) -> _Output | None:
+    """What there is to know of an output that `_outputs` need not know."""
+    call = None if cpp.compiled is None else cpp.compiled.origin_of(y)
+    if call is None:
+        return None
+    x, t_r, a_r, t_l, a_l, dim, bias = call
+    return _Output(y, x, (t_r, a_r, t_l, a_l, bias), dim)
 
 
 class _Kept:
@@ -228,16 +232,23 @@ class _Recomputed:
 
     def _output(self) -> Tensor:
         """Computes it. Anew for everyone who asks: what one of them writes there is its own."""
-        x, (t_r, a_r, t_l, a_l, *bias), dim = self._x.tensor(), self._params.tensors(), self._dim
+        t_r, a_r, t_l, a_l, *bias = self._params.tensors()
+        call = (self._x.tensor(), t_r, a_r, t_l, a_l, self._dim, bias[0] if bias else None)
         if cpp.compiled is not None and backends.forced is None:
-            y = cpp.compiled.srelu(x, t_r, a_r, t_l, a_l, dim, bias[0] if bias else None)
+            y = cpp.compiled.srelu(*call)
             if y is not None:
                 return y
-        call = eager.remembered(x, t_r, a_r, t_l, a_l, dim, *bias)
-        call = call or eager.remember(x, t_r, a_r, t_l, a_l, dim, *bias)
-        if call is not None:
-            return call.forward(x, t_r, a_r, t_l, a_l, *bias)
-        return compute.compute(x, t_r, a_r, t_l, a_l, dim, *bias)
+        return _compute(*call)
+
+
+def _compute(
+    x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: int, bias: Tensor | None
+) -> Tensor:
+    call = eager.remembered(x, t_r, a_r, t_l, a_l, dim, bias)
+    call = call or eager.remember(x, t_r, a_r, t_l, a_l, dim, bias)
+    if call is not None:
+        return call.forward(x, t_r, a_r, t_l, a_l, bias)
+    return compute.compute(x, t_r, a_r, t_l, a_l, dim, bias)
 
 
 _Packed = _Kept | _Recomputed | tuple[Tensor, int]  # a tensor at a version
@@ -278,3 +289,9 @@ class _Output:
 
 
 _outputs: weakref.WeakKeyDictionary[UntypedStorage, _Output] = weakref.WeakKeyDictionary()
+
+# For saved_tensors_hooks. Where there is C++, the usual cases stay in it (native/kept.h).
+_HOOKS: tuple[Callable[..., Any], Callable[..., Any]] = (_pack, _unpack)
+if cpp.compiled is not None:
+    cpp.compiled.set_python(_pack, _unpack, _compute, _modified, _outputs.data)
+    _HOOKS = (cpp.compiled.pack, cpp.compiled.unpack)

@@ -87,17 +87,21 @@ def test_gradients_of_gradients() -> None:
         torch.testing.assert_close(f.double(), e, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("grad", ["expanded", "other layout", "zero"])
-def test_gradients_that_the_kernels_cannot_take(grad) -> None:
-    kind = Kind()
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("grad", ["expanded", "mean", "other layout", "zero"])
+def test_gradients_that_are_not_laid_out_like_the_input(grad, layout) -> None:
+    kind = Kind(layout)
     y = kind()
+    other = torch.channels_last if layout == "contiguous" else torch.contiguous_format
     given = {
         "expanded": torch.ones(()).expand_as(y),
-        "other layout": torch.randn_like(y).to(memory_format=torch.channels_last),
+        "mean": torch.randn(y.shape[:2])[..., None, None].expand_as(y) / 8,
+        "other layout": torch.randn_like(y).to(memory_format=other),
         "zero": torch._efficientzerotensor(y.shape),
     }[grad]
     found = torch.autograd.grad(y, kind.tensors, given)
-    assert kind.driver.launched == [FORWARD]
+    # They are copied, unless they have no memory.
+    assert kind.driver.launched == [FORWARD] if grad == "zero" else [FORWARD, BACKWARD]
     for f, e in zip(found, kind.expected(given.clone())[1:], strict=True):
         close(f, e)
 

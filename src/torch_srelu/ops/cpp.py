@@ -11,10 +11,15 @@ import torch
 _PREFIX = "_eager_torch"  # C++ code fits one torch only, so its file is named after it
 _VERSION = ".".join(torch.__version__.split(".")[:2])
 
+_SOURCES = 2  # what eager.cpp calls itself; a file that was left from others does not fit
+
 compiled: Any = None
 _problem: ImportError | None = None
 try:
-    compiled = importlib.import_module(f".{_PREFIX}{_VERSION.replace('.', '_')}", __package__)
+    _found = importlib.import_module(f".{_PREFIX}{_VERSION.replace('.', '_')}", __package__)
+    if getattr(_found, "SOURCES", 1) != _SOURCES:
+        raise ImportError("it was compiled from other sources; install again")
+    compiled = _found
 except ImportError as error:
     _problem = error
 

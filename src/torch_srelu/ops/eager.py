@@ -99,12 +99,12 @@ class Fused(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad):  # type: ignore[override]
         saved, needs, call = ctx.saved_tensors, ctx.needs_input_grad, ctx.call
-        if (
-            call is not None
-            and needs == _ALL[len(saved)]
-            and not (torch.is_grad_enabled() or _watched())
-            and call.takes(grad, *saved)
-        ):
+        plainly = call is not None and needs == _ALL[len(saved)]
+        if plainly and not (torch.is_grad_enabled() or _watched()):
+            grad = _laid_out(grad, saved[0])
+        else:
+            call = None
+        if call is not None and call.takes(grad, *saved):
             grads = call.backward(grad, *saved)
             if cpp.compiled is not None and not call.taught:
                 _teach(call, saved, ctx.dim)
@@ -143,6 +143,13 @@ def _in_memory(grad: Tensor) -> bool:
     not torch.func's, or another tensor that only operators of torch see through.
     """
     return torch._C._has_storage(grad) and ordinary(grad) and not grad._is_zerotensor()
+
+
+def _laid_out(grad: Tensor, x: Tensor) -> Tensor:
+    """``grad`` in the layout of ``x``, which kernels need; a mean over positions gives another."""
+    if not _in_memory(grad) or grad.shape != x.shape or grad.stride() == x.stride():
+        return grad
+    return layout.like(grad, x)
 
 
 def _teach(call: Call, tensors: Sequence[Tensor], dim: int) -> None:

@@ -1,0 +1,180 @@
+/* torch_srelu.recompute_outputs: what autograd keeps of a tensor, and instead of SReLU's outputs.
+ *
+ * The usual cases, and memory.py does the rest: tensors that are no outputs of SReLU, and outputs
+ * of `repeatable` nodes. These are known by their node, which still has what they are computed of.
+ */
+#pragma once
+#include <ATen/SavedTensorHooks.h>
+#include <torch/csrc/PyInterpreter.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "unit.h"
+
+namespace {
+
+/* What memory.py does. */
+struct {
+    PyObject *pack, *unpack; /* whatever is not usual */
+    PyObject *compute;       /* SReLU where kernels cannot be launched */
+    PyObject *modified;      /* the error for a tensor that is no longer at its version */
+    PyObject *outputs;       /* a dict of the outputs that it knows */
+} python;
+
+/* Tensors at a version: one that is kept or, if there is a call, what it is computed of. */
+struct Kept {
+    std::vector<std::pair<Tensor, int64_t>> tensors;
+    const Call *call = nullptr;
+
+    void add(const Tensor &t, int64_t version) { tensors.emplace_back(t, version); }
+};
+
+constexpr const char *KEPT = "torch_srelu.Kept";
+
+PyObject *wrapped(Kept &&kept)
+{
+    auto owned = std::make_unique<Kept>(std::move(kept));
+    PyObject *capsule = PyCapsule_New(owned.get(), KEPT, [](PyObject *self) {
+        delete static_cast<Kept *>(PyCapsule_GetPointer(self, KEPT));
+    });
+    if (capsule)
+        owned.release();
+    return capsule;
+}
+
+using Node = torch::autograd::CppNode<SReLU>;
+
+/* The node that made t, or what t is a view of, if its output need not be kept; else null. */
+Node *repeatable(const Tensor &t)
+{
+    const Tensor base = t.is_view() ? Tensor(t._base()) : t;
+    auto *node = dynamic_cast<Node *>(base.grad_fn().get());
+    return node && node->ctx_.saved_data["repeatable"].toBool() ? node : nullptr;
+}
+
+/* What t, the output of a node, is computed of; nothing if one of them is gone or has changed. */
+variable_list origin(const Tensor &t, Node &node)
+{
+    if (t._version() != 0 || !SReLU::call_of(node.ctx_).looks[X].fit(t))
+        return {};
+    try {
+        return node.ctx_.get_saved_variables();
+    } catch (const std::exception &) {
+        return {};
+    }
+}
+
+PyObject *pack(PyObject *, PyObject *given)
+{
+    HANDLE_TH_ERRORS
+    if (!THPVariable_CheckExact(given) || watched())
+        return PyObject_CallOneArg(python.pack, given);
+    const Tensor &t = THPVariable_Unpack(given);
+    if (t.is_inference())
+        return PyObject_CallOneArg(python.pack, given);
+    Kept kept;
+    if (t.is_leaf()) {
+        kept.add(t, t._version());
+        return wrapped(std::move(kept));
+    }
+    Node *const node = repeatable(t);
+    if (node ? t.is_view() : PyDict_Size(python.outputs) > 0)
+        return PyObject_CallOneArg(python.pack, given);
+    /* tensor_data() shares memory and version, not the graph: it may hold what keeps this. */
+    if (node)
+        for (const Tensor &from : origin(t, *node))
+            kept.add(Tensor(from.tensor_data()), from._version());
+    if (!kept.tensors.empty())
+        kept.call = &SReLU::call_of(node->ctx_);
+    else
+        kept.add(Tensor(t.tensor_data()), t._version());
+    return wrapped(std::move(kept));
+    END_HANDLE_TH_ERRORS
+}
+
+/* (x, t_r, a_r, t_l, a_l, dim, bias or None) as Python's objects. */
+pybind11::tuple arguments(const variable_list &tensors, const Call &call)
+{
+    const auto object = [](const Tensor &t) {
+        return pybind11::reinterpret_steal<pybind11::object>(THPVariable_Wrap(t));
+    };
+    return pybind11::make_tuple(object(tensors[X]), object(tensors[T_R]), object(tensors[A_R]),
+                                object(tensors[T_L]), object(tensors[A_L]), call.dim,
+                                object(tensors.size() > BIAS ? tensors[BIAS] : Tensor()));
+}
+
+PyObject *computed(const Kept &kept)
+{
+    const c10::AutoGradMode no_gradients(false);
+    variable_list tensors;
+    for (const auto &[tensor, version] : kept.tensors)
+        tensors.push_back(tensor);
+    if (!watched() && kept.call->fit(tensors) && within_reach(tensors))
+        return THPVariable_Wrap(forward(*kept.call, tensors));
+    return PyObject_CallObject(python.compute, arguments(tensors, *kept.call).ptr());
+}
+
+PyObject *unpack(PyObject *, PyObject *packed)
+{
+    HANDLE_TH_ERRORS
+    if (!PyCapsule_CheckExact(packed))
+        return PyObject_CallOneArg(python.unpack, packed);
+    const auto *kept = static_cast<const Kept *>(PyCapsule_GetPointer(packed, KEPT));
+    if (!kept)
+        throw python_error();
+    for (const auto &[tensor, version] : kept->tensors)
+        if (tensor._version() != version) {
+            const pybind11::handle modified(python.modified);
+            const auto object = pybind11::reinterpret_steal<pybind11::object>(THPVariable_Wrap(tensor));
+            const pybind11::object error = modified(object, version);
+            PyErr_SetObject(reinterpret_cast<PyObject *>(Py_TYPE(error.ptr())), error.ptr());
+            return nullptr;
+        }
+    return kept->call ? computed(*kept) : THPVariable_Wrap(kept->tensors[0].first);
+    END_HANDLE_TH_ERRORS
+}
+
+/* What memory.py makes a recipe of: the arguments that gave an output; None if there are none. */
+PyObject *origin_of(PyObject *, PyObject *output)
+{
+    HANDLE_TH_ERRORS
+    if (!THPVariable_CheckExact(output))
+        Py_RETURN_NONE;
+    const Tensor &t = THPVariable_Unpack(output);
+    Node *const node = t.is_view() || t.is_inference() ? nullptr : repeatable(t);
+    const variable_list from = node ? origin(t, *node) : variable_list();
+    if (from.empty())
+        Py_RETURN_NONE;
+    return arguments(from, SReLU::call_of(node->ctx_)).release().ptr();
+    END_HANDLE_TH_ERRORS
+}
+
+/* Whether the output of a call with these tensors can be had again by what is in this file. */
+bool can_repeat(const variable_list &tensors)
+{
+    const auto &stack = at::SavedTensorDefaultHooks::get_tls_state().stack;
+    if (stack.empty())
+        return false;
+    PyObject *const top = stack.top().first.ptr(getPyInterpreter());
+    if (!PyCFunction_Check(top) || PyCFunction_GetFunction(top) != pack)
+        return false; /* other hooks, which want to see all */
+    if (PyDict_Size(python.outputs) > 0 || repeatable(tensors[X]))
+        return false; /* the input may be an output itself, and not kept */
+    for (size_t i = T_R; i < tensors.size(); i++)
+        if (!tensors[i].requires_grad())
+            return false; /* it may change before backward: memory.py copies it */
+    return true;
+}
+
+PyObject *set_python(PyObject *, PyObject *args)
+{
+    if (!PyArg_ParseTuple(args, "OOOOO!", &python.pack, &python.unpack, &python.compute,
+                          &python.modified, &PyDict_Type, &python.outputs))
+        return nullptr;
+    Py_INCREF(args); /* and so all of them, for good */
+    Py_RETURN_NONE;
+}
+
+}  // namespace

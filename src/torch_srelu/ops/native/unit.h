@@ -1,0 +1,224 @@
+/* One unit on a GPU: its launches, and its node in autograd's graph. */
+#pragma once
+#include <ATen/EmptyTensor.h>
+#include <ATen/PythonTorchFunctionTLS.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/forward_grad.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <vector>
+
+#include "calls.h"
+
+namespace {
+
+using at::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr int NO_CONTEXT = 201; /* CUDA_ERROR_INVALID_CONTEXT */
+constexpr int X = 0, T_R = 1, A_R = 2, T_L = 3, A_L = 4, BIAS = 5; /* among the tensors */
+
+PyObject *fallback; /* backward where nothing else fits */
+
+/* The stream that is current where x lives; false if that is not the current device. On a CPU,
+ * where the tests have a driver of their own, there is none. */
+bool current_stream(const Tensor &x, void **stream)
+{
+    const c10::impl::VirtualGuardImpl guard(x.device().type());
+    if (guard.getDevice() != x.device())
+        return false;
+    *stream = x.is_cuda() ? guard.getStream(x.device()).native_handle() : nullptr;
+    return true;
+}
+
+uint64_t address(const Tensor &t)
+{
+    return t.defined() ? reinterpret_cast<uint64_t>(t.const_data_ptr()) : 0;
+}
+
+uint64_t mutable_address(const Tensor &t)
+{
+    return t.defined() ? reinterpret_cast<uint64_t>(t.mutable_data_ptr()) : 0;
+}
+
+/* at::empty_strided, less its way through the dispatcher: a unit needs eight tensors a step. */
+Tensor fresh(const Tensor &like, c10::IntArrayRef sizes, c10::IntArrayRef strides)
+{
+    c10::Allocator *const allocator = like.storage().allocator();
+    if (!allocator) /* memory that is not torch's own */
+        return at::empty_strided(sizes, strides, like.options());
+    const auto key = c10::computeDispatchKey(like.scalar_type(), at::kStrided, like.device());
+    return at::detail::empty_strided_generic(sizes, strides, allocator, c10::DispatchKeySet(key),
+                                             like.scalar_type());
+}
+
+Tensor fresh(const Tensor &t) { return fresh(t, t.sizes(), t.strides()); }
+
+/* plan_launch; again where this thread has no CUDA context yet, which filling `out` gives it. */
+int launched(const Plan &plan, void *stream, const uint64_t *args, const Tensor &out)
+{
+    const int error = plan_launch(&plan, stream, args);
+    if (error != NO_CONTEXT)
+        return error;
+    out.zero_();
+    return plan_launch(&plan, stream, args);
+}
+
+/* Backward by the kernels. Empty if one of the tensors lies where they cannot take it. */
+variable_list quick_backward(const Call &call, const Tensor &grad, const variable_list &saved)
+{
+    void *stream;
+    if (!current_stream(saved[X], &stream))
+        return {};
+    const bool biased = saved.size() > BIAS;
+    variable_list grads;
+    for (const Tensor &t : saved)
+        grads.push_back(fresh(t));
+    const Tensor none;
+    const auto out = [&](size_t i) { return i < grads.size() ? mutable_address(grads[i]) : 0; };
+    const uint64_t outs[] = {out(T_R), out(A_R), out(T_L), out(A_L), out(BIAS)};
+    const bool alone = call.sums.empty();
+    const Tensor sums =
+        alone ? none : fresh(grads[T_R], call.sums, {call.sums.back(), 1});
+    const uint64_t first_args[] = {
+        address(grad),
+        address(saved[X]),
+        mutable_address(grads[X]),
+        mutable_address(sums),
+        address(saved[T_R]),
+        address(saved[A_R]),
+        address(saved[T_L]),
+        address(saved[A_L]),
+        address(biased ? saved[BIAS] : none),
+        outs[0],
+        outs[1],
+        outs[2],
+        outs[3],
+        outs[4],
+    };
+    int error = launched(call.first, stream, first_args, grads[X]);
+    if (error == NOT_ALIGNED)
+        return {};
+    if (!error && !alone) {
+        const uint64_t second_args[] = {
+            address(sums), address(saved[A_R]), address(saved[A_L]), outs[0],
+            outs[1],       outs[2],             outs[3],             outs[4],
+        };
+        error = plan_launch(&call.second, stream, second_args);
+    }
+    TORCH_CHECK(error == 0, "the kernels of SReLU's backward pass could not be launched: error ",
+                error, " of the CUDA driver");
+    return grads;
+}
+
+/* The gradient in the layout of x, which kernels need; a mean over positions gives another. */
+Tensor laid_out(const Looks &looks, const Tensor &grad, const Tensor &x)
+{
+    return grad.strides() == looks.strides ? grad : fresh(x).copy_(grad);
+}
+
+/* Backward by torch_srelu.ops.eager.backward(grad, saved, needs, dim). */
+variable_list slow_backward(const Call &call, const Tensor &grad, const variable_list &saved,
+                            const std::vector<bool> &needs)
+{
+    pybind11::gil_scoped_acquire gil;
+    pybind11::tuple tensors(saved.size()), needed(saved.size());
+    for (size_t i = 0; i < saved.size(); i++) {
+        tensors[i] = pybind11::reinterpret_steal<pybind11::object>(THPVariable_Wrap(saved[i]));
+        needed[i] = pybind11::bool_(needs[i]);
+    }
+    auto wrapped = pybind11::reinterpret_steal<pybind11::object>(THPVariable_Wrap(grad));
+    const pybind11::handle function(fallback);
+    const pybind11::tuple made = function(wrapped, tensors, needed, call.dim);
+    variable_list grads;
+    for (const auto &g : made)
+        grads.push_back(g.is_none() ? Tensor() : THPVariable_Unpack(g.ptr()));
+    return grads;
+}
+
+/* SReLU by the kernel; the tensors are `within_reach`. */
+Tensor forward(const Call &call, at::TensorList tensors)
+{
+    void *stream = nullptr;
+    current_stream(tensors[X], &stream);
+    Tensor y = fresh(tensors[X]);
+    const uint64_t args[] = {
+        address(tensors[X]),
+        mutable_address(y),
+        address(tensors[T_R]),
+        address(tensors[A_R]),
+        address(tensors[T_L]),
+        address(tensors[A_L]),
+        tensors.size() > BIAS ? address(tensors[BIAS]) : 0,
+    };
+    const int error = launched(call.forward, stream, args, y);
+    TORCH_CHECK(error == 0, "SReLU's kernel could not be launched: error ", error,
+                " of the CUDA driver");
+    return y;
+}
+
+struct SReLU : torch::autograd::Function<SReLU> {
+    /* repeatable: the output may be computed again instead of being kept (kept.h). */
+    static Tensor forward(AutogradContext *ctx, int64_t which, bool repeatable,
+                          at::TensorList tensors)
+    {
+        const auto &call = *reinterpret_cast<const Call *>(which);
+        ctx->save_for_backward(tensors.vec());
+        ctx->saved_data["call"] = which;
+        ctx->saved_data["repeatable"] = repeatable;
+        return ::forward(call, tensors);
+    }
+
+    static const Call &call_of(AutogradContext &ctx)
+    {
+        return *reinterpret_cast<const Call *>(ctx.saved_data["call"].toInt());
+    }
+
+    static variable_list backward(AutogradContext *ctx, variable_list grad)
+    {
+        const auto saved = ctx->get_saved_variables();
+        const Call &call = call_of(*ctx);
+        std::vector<bool> needs;
+        bool all = true;
+        for (size_t i = 0; i < saved.size(); i++) {
+            needs.push_back(ctx->needs_input_grad(i));
+            all = all && needs.back();
+        }
+        /* Not `watched`: a torch function mode has no say in backward. */
+        const bool plain = !at::GradMode::is_enabled() && !grad[0]._fw_grad(0).defined() &&
+                           !c10::impl::TorchDispatchModeTLS::any_modes_set();
+        variable_list grads;
+        if (all && plain && call.looks[X].fit_apart_from_strides(grad[0]) && call.fit(saved))
+            grads = quick_backward(call, laid_out(call.looks[X], grad[0], saved[X]), saved);
+        if (grads.empty())
+            grads = slow_backward(call, grad[0], saved, needs);
+        grads.insert(grads.begin(), 2, Tensor()); /* of `which` and `repeatable` */
+        return grads;
+    }
+};
+
+/* Whether kernels can be launched with them: they lie on the current device, and are aligned. */
+bool within_reach(const std::vector<Tensor> &tensors)
+{
+    void *stream;
+    for (const Tensor &t : tensors)
+        if (address(t) % ALIGNMENT)
+            return false;
+    return current_stream(tensors[X], &stream);
+}
+
+/* Whether someone traces, transforms or intercepts what is computed now, as functional._watched. */
+bool watched()
+{
+    return at::impl::torch_function_mode_enabled() ||
+           c10::impl::TorchDispatchModeTLS::any_modes_set() ||
+           c10::impl::tls_local_dispatch_key_set().included_ != c10::default_included_set ||
+           torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr;
+}
+
+}  // namespace
