@@ -153,6 +153,17 @@ def test_parameters_may_be_given_other_values(size) -> None:
     assert same(*found)
 
 
+@pytest.mark.parametrize("shape", [(3, CHANNELS, 8, 8), (2, 3, 2, 2)])
+def test_an_input_may_be_given_other_values(shape) -> None:
+    """By ``.data``, which autograd does not see; what was kept of it is as it was."""
+    act, layer, x = unit(), conv(), images(requires_grad=True)
+    expected = torch.autograd.grad(layer(act(x)).square().sum(), [*layer.parameters()])
+    with recompute_outputs():
+        z = layer(act(x))
+    x.data = torch.randn(shape)
+    assert same(torch.autograd.grad(z.square().sum(), [*layer.parameters()]), expected)
+
+
 def test_parameters_that_were_computed() -> None:
     scale, act, last, x = torch.ones(CHANNELS, requires_grad=True), unit(), conv(), images()
     found = []

@@ -6,9 +6,9 @@ import weakref
 import pytest
 import torch
 from torch.autograd.graph import saved_tensors_hooks
-from torch.nn.functional import conv2d
+from torch.nn.functional import conv2d, linear
 
-from torch_srelu import recompute_outputs, srelu
+from torch_srelu import SReLU, memory, recompute_outputs, srelu
 from torch_srelu.ops import cpp, triton_launch
 
 if cpp.compiled is None or triton_launch._launch is None:
@@ -56,6 +56,66 @@ def test_units_in_a_row() -> None:
     # The convolution has both computed again, the second unit the first.
     assert kind.driver.launched == [FORWARD] * 5 + [BACKWARD] * 2
     assert all(map(torch.equal, found, expected))
+
+
+@pytest.mark.parametrize("view", [lambda y: y.flatten(1), lambda y: y[:, :, :2].flatten(1)])
+def test_a_view_of_an_output_is_not_kept_either(view) -> None:
+    kind = Kind()
+    grad = torch.randn(2, 3)
+    torch.manual_seed(1)
+    w = torch.randn(3, view(kind.x).shape[1], requires_grad=True)
+    expected = torch.autograd.grad(linear(view(kind()), w), [*kind.tensors, w], grad)
+    with recompute_outputs():
+        y = kind()
+        z = linear(view(y), w)
+    output = weakref.ref(y.untyped_storage())
+    del y
+    assert output() is None
+    assert all(map(torch.equal, torch.autograd.grad(z, [*kind.tensors, w], grad), expected))
+
+
+def test_several_layers_keep_an_output() -> None:
+    kind, w = Kind(biased=True), weight()
+
+    def gradients() -> tuple[torch.Tensor, ...]:
+        y = kind()
+        z = conv2d(y, w) * conv2d(y, w.square())
+        return torch.autograd.grad(z.sum(), [*kind.tensors, w])
+
+    expected = gradients()
+    with recompute_outputs():
+        assert all(map(torch.equal, gradients(), expected))
+
+
+@pytest.mark.parametrize("which", range(7))
+def test_memory_given_anew_before_an_output_is_used(which) -> None:
+    """By ``.data``, unseen by autograd: the layer behind computes with what it was given."""
+    kind, w = Kind(biased=True), weight()
+    tensors = [kind.x.detach().clone().requires_grad_(), *kind.tensors[1:]]
+    with recompute_outputs():
+        y = kind(tensors[0])
+        given = [*tensors, y][which]
+        given.data = torch.zeros_like(given)
+        z = conv2d(y, w)
+    (expected,) = torch.autograd.grad(conv2d(y.detach(), w).square().sum(), w)
+    assert torch.equal(torch.autograd.grad(z.square().sum(), w)[0], expected)
+
+
+def test_outputs_that_python_knows_are_no_hindrance() -> None:
+    kind, other = Kind(), SReLU(5)
+    other.frozen = True
+    with recompute_outputs():
+        noted = other(kind.x * 1)
+        assert len(memory._outputs) == 1
+        y = kind(kind.x * 1)
+        assert len(memory._outputs) == 1
+        first, second = conv2d(noted, weight()), conv2d(y, weight())
+        chained = kind(noted)
+        assert len(memory._outputs) == 2
+    grads = torch.autograd.grad((first * second * chained).sum(), kind.tensors)
+    y, noted = kind(kind.x * 1), other(kind.x * 1)
+    z = conv2d(noted, weight()) * conv2d(y, weight()) * kind(noted)
+    assert all(map(torch.equal, grads, torch.autograd.grad(z.sum(), kind.tensors)))
 
 
 @pytest.mark.parametrize("which", range(6))

@@ -8,7 +8,8 @@ Autograd shows us every tensor that it is about to keep (torch.autograd.graph.sa
 One that lies in the memory of an output of SReLU is replaced by a recipe: what the unit itself
 keeps of its input, and its parameters. Nothing lives longer for it, and there is no cycle: outputs
 are known by weak references to their memory, inputs by weak references to what autograd keeps of
-them.
+them. Where eager calls are in C++, so is the usual case (native/kept.h), and outputs are known by
+the nodes of autograd's graph that made them.
 """
 
 from __future__ import annotations
@@ -90,10 +91,24 @@ def noted(function: Callable[..., Output], *call: Any) -> Output:
     return y
 
 
-def noted_by_cpp(*call: Any) -> Tensor | None:
-    """``cpp.compiled.srelu(*call)``, where an output is known by its node or else `noted`."""
-    y = None if _distributed() else cpp.compiled.srelu(*call, True)
-    return noted(cpp.compiled.srelu, *call) if y is None else y
+def noted_by_cpp(
+    x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: int, bias: Tensor | None
+) -> Tensor | None:
+    """SReLU, where eager.cpp knows the call; else None. Its output is known by its node, or noted.
+
+    Noted where the input is an output that is noted itself, or parameters must be copied.
+    """
+    y = None
+    if not (_distributed() or (_outputs and _is_noted(x))):
+        y = cpp.compiled.srelu(x, t_r, a_r, t_l, a_l, dim, bias, True)
+    if y is None:
+        y = noted(cpp.compiled.srelu, x, t_r, a_r, t_l, a_l, dim, bias)
+    return y
+
+
+def _is_noted(x: Tensor) -> bool:
+    strided = isinstance(x, Tensor) and x.layout is torch.strided and torch._C._has_storage(x)
+    return strided and x.untyped_storage() in _outputs
 
 
 class _Here(threading.local):
@@ -111,7 +126,7 @@ def _pack(tensor: Tensor) -> _Packed:
     """What autograd keeps instead of ``tensor``."""
     if _here.noting:
         _here.noting = False
-        _here.input = _recomputed(tensor) or _Kept(tensor, tensor._version)
+        _here.input = _recomputed(tensor) or _Kept(tensor.detach(), tensor._version)
         return _here.input
     # Weights and data are leaves, and most of what is kept: no need to look them up. Nor for an
     # object: a network keeps hundreds of tensors, and each costs the host its time.
@@ -146,7 +161,8 @@ def _recomputed(tensor: Tensor) -> _Recomputed | None:
     base = tensor._base
     if base is not None and base.is_leaf:  # a detached output: the graph of its unit may be gone
         return None
-    output = _outputs.get(tensor.untyped_storage()) or _made_by_cpp(tensor if base is None else base)
+    output = _outputs.get(tensor.untyped_storage())
+    output = output or _made_by_cpp(tensor if base is None else base)
     return None if output is None else output.recomputed(tensor)
 
 
@@ -156,6 +172,7 @@ def _made_by_cpp(y: Tensor) -> _Output | None:
     if call is None:
         return None
     x, t_r, a_r, t_l, a_l, dim, bias = call
+    # A weak reference to x is enough: its Python object lives as long as the node keeps x.
     return _Output(y, x, (t_r, a_r, t_l, a_l, bias), dim)
 
 
@@ -293,5 +310,6 @@ _outputs: weakref.WeakKeyDictionary[UntypedStorage, _Output] = weakref.WeakKeyDi
 # For saved_tensors_hooks. Where there is C++, the usual cases stay in it (native/kept.h).
 _HOOKS: tuple[Callable[..., Any], Callable[..., Any]] = (_pack, _unpack)
 if cpp.compiled is not None:
-    cpp.compiled.set_python(_pack, _unpack, _compute, _modified, _outputs.data)
+    known = _outputs.data  # type: ignore[attr-defined] # the dict in it: C can ask for its size
+    cpp.compiled.set_python(_pack, _unpack, _compute, known)
     _HOOKS = (cpp.compiled.pack, cpp.compiled.unpack)

@@ -1,5 +1,7 @@
 """Why eager calls need Python, in words that say what to do."""
 
+import importlib
+
 import pytest
 
 from torch_srelu import backends
@@ -34,3 +36,15 @@ def test_compiled(monkeypatch) -> None:
     monkeypatch.setattr(cpp, "compiled", object())
     assert cpp.why_not() is None
     assert "eager calls: C++" in backends()["cuda"]
+
+
+def test_compiled_from_other_sources(monkeypatch) -> None:
+    if cpp.compiled is None:
+        pytest.skip(f"eager calls need Python: {cpp.why_not()}")
+    monkeypatch.setattr(cpp.compiled, "SOURCES", 0)
+    try:
+        assert "other sources; install again" in (importlib.reload(cpp).why_not() or "")
+    finally:
+        monkeypatch.undo()
+        importlib.reload(cpp)
+    assert cpp.why_not() is None

@@ -101,7 +101,7 @@ def test_gradients_that_are_not_laid_out_like_the_input(grad, layout) -> None:
     }[grad]
     found = torch.autograd.grad(y, kind.tensors, given)
     # They are copied, unless they have no memory.
-    assert kind.driver.launched == [FORWARD] if grad == "zero" else [FORWARD, BACKWARD]
+    assert kind.driver.launched == ([FORWARD] if grad == "zero" else [FORWARD, BACKWARD])
     for f, e in zip(found, kind.expected(given.clone())[1:], strict=True):
         close(f, e)
 

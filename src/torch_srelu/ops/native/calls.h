@@ -21,7 +21,10 @@ struct Looks {
     {
     }
 
-    bool fit(const at::Tensor &t) const { return fit_apart_from_strides(t) && t.strides() == strides; }
+    bool fit(const at::Tensor &t) const
+    {
+        return fit_apart_from_strides(t) && t.strides() == strides;
+    }
 
     bool fit_apart_from_strides(const at::Tensor &t) const
     {

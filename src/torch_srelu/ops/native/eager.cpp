@@ -11,7 +11,7 @@
 
 namespace {
 
-constexpr int SOURCES = 2; /* ops/cpp.py asks for: to be raised when what it calls changes */
+constexpr int SOURCES = 3; /* ops/cpp.py asks for: to be raised when what it calls changes */
 constexpr int ARG_DIM = 5, ARG_BIAS = 6, ARGS = 7; /* srelu(x, t_r, a_r, t_l, a_l, dim, bias) */
 
 Calls calls;
@@ -118,8 +118,8 @@ PyObject *set_fallback(PyObject *, PyObject *function)
 
 PyMethodDef methods[] = {
     {"srelu", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(srelu)), METH_FASTCALL,
-     "srelu(x, t_r, a_r, t_l, a_l, dim, bias, repeatable=False), for autograd; None if no such call "
-     "was learnt. repeatable: `pack` keeps no output of it; None where it would have to"},
+     "srelu(x, t_r, a_r, t_l, a_l, dim, bias, repeatable=False), for autograd; None if no such "
+     "call was learnt. repeatable: `pack` keeps no output of it; None where it would have to"},
     {"learn", learn, METH_VARARGS,
      "learn(x, t_r, a_r, t_l, a_l, dim, bias, forward, first, second, sums): calls like this one"},
     {"set_fallback", set_fallback, METH_O,
@@ -131,7 +131,7 @@ PyMethodDef methods[] = {
      "origin_of(y): the arguments (x, t_r, a_r, t_l, a_l, dim, bias) of the repeatable call that "
      "gave y, if they and y are as they were; else None"},
     {"set_python", set_python, METH_VARARGS,
-     "set_python(pack, unpack, compute, modified, outputs): what memory.py does"},
+     "set_python(pack, unpack, compute, outputs): what memory.py does"},
     {nullptr, nullptr, 0, nullptr},
 };
 

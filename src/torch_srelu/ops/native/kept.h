@@ -16,10 +16,9 @@
 namespace {
 
 /* What memory.py does. */
-struct {
+struct Python {
     PyObject *pack, *unpack; /* whatever is not usual */
     PyObject *compute;       /* SReLU where kernels cannot be launched */
-    PyObject *modified;      /* the error for a tensor that is no longer at its version */
     PyObject *outputs;       /* a dict of the outputs that it knows */
 } python;
 
@@ -51,19 +50,24 @@ Node *repeatable(const Tensor &t)
 {
     const Tensor base = t.is_view() ? Tensor(t._base()) : t;
     auto *node = dynamic_cast<Node *>(base.grad_fn().get());
-    return node && node->ctx_.saved_data["repeatable"].toBool() ? node : nullptr;
+    return node && node->ctx_.saved_data.count("places") ? node : nullptr;
 }
 
-/* What t, the output of a node, is computed of; nothing if one of them is gone or has changed. */
+/* What t, the output of a node, is computed of; nothing if one of them is gone or has changed.
+ * As ever, a graph must not be used by one thread while another runs its backward pass. */
 variable_list origin(const Tensor &t, Node &node)
 {
-    if (t._version() != 0 || !SReLU::call_of(node.ctx_).looks[X].fit(t))
+    const Call &call = SReLU::call_of(node.ctx_);
+    if (t._version() != 0 || !call.looks[X].fit(t))
         return {};
+    variable_list from;
     try {
-        return node.ctx_.get_saved_variables();
+        from = node.ctx_.get_saved_variables();
     } catch (const std::exception &) {
         return {};
     }
+    const int64_t before = node.ctx_.saved_data["places"].toInt();
+    return call.fit(from) && places(t, from) == before ? from : variable_list();
 }
 
 PyObject *pack(PyObject *, PyObject *given)
@@ -72,15 +76,14 @@ PyObject *pack(PyObject *, PyObject *given)
     if (!THPVariable_CheckExact(given) || watched())
         return PyObject_CallOneArg(python.pack, given);
     const Tensor &t = THPVariable_Unpack(given);
-    if (t.is_inference())
-        return PyObject_CallOneArg(python.pack, given);
     Kept kept;
     if (t.is_leaf()) {
         kept.add(t, t._version());
         return wrapped(std::move(kept));
     }
     Node *const node = repeatable(t);
-    if (node ? t.is_view() : PyDict_Size(python.outputs) > 0)
+    const bool unusual = node ? t.is_view() : PyDict_Size(python.outputs) > 0;
+    if (unusual)
         return PyObject_CallOneArg(python.pack, given);
     /* tensor_data() shares memory and version, not the graph: it may hold what keeps this. */
     if (node)
@@ -123,15 +126,10 @@ PyObject *unpack(PyObject *, PyObject *packed)
         return PyObject_CallOneArg(python.unpack, packed);
     const auto *kept = static_cast<const Kept *>(PyCapsule_GetPointer(packed, KEPT));
     if (!kept)
-        throw python_error();
+        return nullptr;
     for (const auto &[tensor, version] : kept->tensors)
-        if (tensor._version() != version) {
-            const pybind11::handle modified(python.modified);
-            const auto object = pybind11::reinterpret_steal<pybind11::object>(THPVariable_Wrap(tensor));
-            const pybind11::object error = modified(object, version);
-            PyErr_SetObject(reinterpret_cast<PyObject *>(Py_TYPE(error.ptr())), error.ptr());
-            return nullptr;
-        }
+        if (tensor._version() != version) /* which memory.py raises an error for */
+            return PyObject_CallOneArg(python.unpack, pybind11::make_tuple(tensor, version).ptr());
     return kept->call ? computed(*kept) : THPVariable_Wrap(kept->tensors[0].first);
     END_HANDLE_TH_ERRORS
 }
@@ -143,7 +141,7 @@ PyObject *origin_of(PyObject *, PyObject *output)
     if (!THPVariable_CheckExact(output))
         Py_RETURN_NONE;
     const Tensor &t = THPVariable_Unpack(output);
-    Node *const node = t.is_view() || t.is_inference() ? nullptr : repeatable(t);
+    Node *const node = t.is_view() ? nullptr : repeatable(t);
     const variable_list from = node ? origin(t, *node) : variable_list();
     if (from.empty())
         Py_RETURN_NONE;
@@ -151,7 +149,8 @@ PyObject *origin_of(PyObject *, PyObject *output)
     END_HANDLE_TH_ERRORS
 }
 
-/* Whether the output of a call with these tensors can be had again by what is in this file. */
+/* Whether the output of a call with these tensors can be had again by what is in this file. That
+ * memory.py knows nothing of x, it has seen itself. */
 bool can_repeat(const variable_list &tensors)
 {
     const auto &stack = at::SavedTensorDefaultHooks::get_tls_state().stack;
@@ -160,8 +159,8 @@ bool can_repeat(const variable_list &tensors)
     PyObject *const top = stack.top().first.ptr(getPyInterpreter());
     if (!PyCFunction_Check(top) || PyCFunction_GetFunction(top) != pack)
         return false; /* other hooks, which want to see all */
-    if (PyDict_Size(python.outputs) > 0 || repeatable(tensors[X]))
-        return false; /* the input may be an output itself, and not kept */
+    if (repeatable(tensors[X]))
+        return false; /* the input is an output itself, and not kept */
     for (size_t i = T_R; i < tensors.size(); i++)
         if (!tensors[i].requires_grad())
             return false; /* it may change before backward: memory.py copies it */
@@ -170,10 +169,12 @@ bool can_repeat(const variable_list &tensors)
 
 PyObject *set_python(PyObject *, PyObject *args)
 {
-    if (!PyArg_ParseTuple(args, "OOOOO!", &python.pack, &python.unpack, &python.compute,
-                          &python.modified, &PyDict_Type, &python.outputs))
+    Python given;
+    if (!PyArg_ParseTuple(args, "OOOO!", &given.pack, &given.unpack, &given.compute, &PyDict_Type,
+                          &given.outputs))
         return nullptr;
     Py_INCREF(args); /* and so all of them, for good */
+    python = given;
     Py_RETURN_NONE;
 }
 

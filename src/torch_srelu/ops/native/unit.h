@@ -162,6 +162,16 @@ Tensor forward(const Call &call, at::TensorList tensors)
     return y;
 }
 
+/* Tells whether a unit's output and tensors lie where they lay, all in one number: they can be given
+ * other memory (``p.data = ...``) behind autograd's back, and keep their version. */
+int64_t places(const Tensor &y, at::TensorList tensors)
+{
+    uint64_t hash = address(y);
+    for (const Tensor &t : tensors)
+        hash = hash * 1000003 + address(t);
+    return static_cast<int64_t>(hash);
+}
+
 struct SReLU : torch::autograd::Function<SReLU> {
     /* repeatable: the output may be computed again instead of being kept (kept.h). */
     static Tensor forward(AutogradContext *ctx, int64_t which, bool repeatable,
@@ -170,8 +180,10 @@ struct SReLU : torch::autograd::Function<SReLU> {
         const auto &call = *reinterpret_cast<const Call *>(which);
         ctx->save_for_backward(tensors.vec());
         ctx->saved_data["call"] = which;
-        ctx->saved_data["repeatable"] = repeatable;
-        return ::forward(call, tensors);
+        const Tensor y = ::forward(call, tensors);
+        if (repeatable)
+            ctx->saved_data["places"] = places(y, tensors);
+        return y;
     }
 
     static const Call &call_of(AutogradContext &ctx)
