@@ -56,8 +56,10 @@ def srelu(
     """
     quick = None if torch.compiler.is_compiling() or frozen else cpp.compiled
     if quick is not None and backends.forced is None:
-        function = memory.noted_by_cpp if memory.active() else quick.srelu
-        y = function(x, t_r, a_r, t_l, a_l, dim, bias)
+        recomputed = memory.active()
+        y = quick.srelu(x, t_r, a_r, t_l, a_l, dim, bias, recomputed)
+        if y is None and recomputed:
+            y = memory.noted(quick.srelu, x, t_r, a_r, t_l, a_l, dim, bias)
         if y is not None:
             return y
     tensors = (x, t_r, a_r, t_l, a_l) if bias is None else (x, t_r, a_r, t_l, a_l, bias)

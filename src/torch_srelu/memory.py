@@ -60,7 +60,9 @@ def recompute_outputs() -> Iterator[None]:
     if torch.compiler.is_compiling():
         yield
         return
-    with torch.autograd.graph.saved_tensors_hooks(*_HOOKS):
+    # In C++ nothing is copied, as it must be where parameters are sharded.
+    hooks = (_pack, _unpack) if _distributed() else _HOOKS
+    with torch.autograd.graph.saved_tensors_hooks(*hooks):
         _here.depth += 1
         try:
             yield
@@ -76,12 +78,15 @@ def active() -> bool:
 def noted(function: Callable[..., Output], *call: Any) -> Output:
     """``function(x, t_r, a_r, t_l, a_l, dim, bias, ...)``, with its output noted for `_pack`."""
     hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)  # type: ignore[attr-defined]
-    if hooks is None or hooks[0] is not _HOOKS[0]:  # others want to see what the unit keeps
+    if hooks is None or hooks[0] not in (_pack, _HOOKS[0]):  # others, who want to see all
         return function(*call)
     _here.noting, _here.input = True, None
     try:
-        with torch.autograd.graph.saved_tensors_hooks(_pack, _unpack):
+        if hooks[0] is _pack:
             y = function(*call)
+        else:
+            with torch.autograd.graph.saved_tensors_hooks(_pack, _unpack):
+                y = function(*call)
         packed = _here.input
     finally:
         _here.noting, _here.input = False, None
@@ -89,26 +94,6 @@ def noted(function: Callable[..., Output], *call: Any) -> Output:
         _, t_r, a_r, t_l, a_l, dim, bias, *_ = call
         _outputs[y.untyped_storage()] = _Output(y, packed, (t_r, a_r, t_l, a_l, bias), dim)
     return y
-
-
-def noted_by_cpp(
-    x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: int, bias: Tensor | None
-) -> Tensor | None:
-    """SReLU, where eager.cpp knows the call; else None. Its output is known by its node, or noted.
-
-    Noted where the input is an output that is noted itself, or parameters must be copied.
-    """
-    y = None
-    if not (_distributed() or (_outputs and _is_noted(x))):
-        y = cpp.compiled.srelu(x, t_r, a_r, t_l, a_l, dim, bias, True)
-    if y is None:
-        y = noted(cpp.compiled.srelu, x, t_r, a_r, t_l, a_l, dim, bias)
-    return y
-
-
-def _is_noted(x: Tensor) -> bool:
-    strided = isinstance(x, Tensor) and x.layout is torch.strided and torch._C._has_storage(x)
-    return strided and x.untyped_storage() in _outputs
 
 
 class _Here(threading.local):
@@ -164,6 +149,11 @@ def _recomputed(tensor: Tensor) -> _Recomputed | None:
     output = _outputs.get(tensor.untyped_storage())
     output = output or _made_by_cpp(tensor if base is None else base)
     return None if output is None else output.recomputed(tensor)
+
+
+def _is_noted(x: Tensor) -> bool:
+    strided = x.layout is torch.strided and torch._C._has_storage(x)
+    return strided and x.untyped_storage() in _outputs
 
 
 def _made_by_cpp(y: Tensor) -> _Output | None:
@@ -311,5 +301,5 @@ _outputs: weakref.WeakKeyDictionary[UntypedStorage, _Output] = weakref.WeakKeyDi
 _HOOKS: tuple[Callable[..., Any], Callable[..., Any]] = (_pack, _unpack)
 if cpp.compiled is not None:
     known = _outputs.data  # type: ignore[attr-defined] # the dict in it: C can ask for its size
-    cpp.compiled.set_python(_pack, _unpack, _compute, known)
+    cpp.compiled.set_python(_pack, _unpack, _compute, _is_noted, known)
     _HOOKS = (cpp.compiled.pack, cpp.compiled.unpack)

@@ -11,7 +11,7 @@
 
 namespace {
 
-constexpr int SOURCES = 3; /* ops/cpp.py asks for: to be raised when what it calls changes */
+constexpr int SOURCES = 4; /* ops/cpp.py asks for: to be raised when what it calls changes */
 constexpr int ARG_DIM = 5, ARG_BIAS = 6, ARGS = 7; /* srelu(x, t_r, a_r, t_l, a_l, dim, bias) */
 
 Calls calls;
@@ -59,7 +59,7 @@ PyObject *srelu(PyObject *, PyObject *const *args, Py_ssize_t count)
     if (!call || !within_reach(tensors))
         Py_RETURN_NONE;
     const bool repeatable = count > ARGS && args[ARGS] == Py_True;
-    if (repeatable && !can_repeat(tensors))
+    if (repeatable && !can_repeat(args[X], tensors))
         Py_RETURN_NONE;
     std::optional<Unhooked> unhooked;
     if (repeatable)
@@ -131,7 +131,7 @@ PyMethodDef methods[] = {
      "origin_of(y): the arguments (x, t_r, a_r, t_l, a_l, dim, bias) of the repeatable call that "
      "gave y, if they and y are as they were; else None"},
     {"set_python", set_python, METH_VARARGS,
-     "set_python(pack, unpack, compute, outputs): what memory.py does"},
+     "set_python(pack, unpack, compute, is_noted, outputs): what memory.py does"},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -19,7 +19,8 @@ namespace {
 struct Python {
     PyObject *pack, *unpack; /* whatever is not usual */
     PyObject *compute;       /* SReLU where kernels cannot be launched */
-    PyObject *outputs;       /* a dict of the outputs that it knows */
+    PyObject *is_noted;      /* whether a tensor lies in the memory of an output that it knows */
+    PyObject *outputs;       /* a dict of these */
 } python;
 
 /* Tensors at a version: one that is kept or, if there is a call, what it is computed of. */
@@ -149,9 +150,17 @@ PyObject *origin_of(PyObject *, PyObject *output)
     END_HANDLE_TH_ERRORS
 }
 
-/* Whether the output of a call with these tensors can be had again by what is in this file. That
- * memory.py knows nothing of x, it has seen itself. */
-bool can_repeat(const variable_list &tensors)
+/* Whether memory.py knows x as an output. */
+bool noted(PyObject *x)
+{
+    if (PyDict_Size(python.outputs) == 0)
+        return false;
+    const pybind11::handle is_noted(python.is_noted);
+    return is_noted(pybind11::handle(x)).cast<bool>();
+}
+
+/* Whether the output of a call with these tensors can be had again by what is in this file. */
+bool can_repeat(PyObject *x, const variable_list &tensors)
 {
     const auto &stack = at::SavedTensorDefaultHooks::get_tls_state().stack;
     if (stack.empty())
@@ -159,7 +168,7 @@ bool can_repeat(const variable_list &tensors)
     PyObject *const top = stack.top().first.ptr(getPyInterpreter());
     if (!PyCFunction_Check(top) || PyCFunction_GetFunction(top) != pack)
         return false; /* other hooks, which want to see all */
-    if (repeatable(tensors[X]))
+    if (repeatable(tensors[X]) || noted(x))
         return false; /* the input is an output itself, and not kept */
     for (size_t i = T_R; i < tensors.size(); i++)
         if (!tensors[i].requires_grad())
@@ -170,8 +179,8 @@ bool can_repeat(const variable_list &tensors)
 PyObject *set_python(PyObject *, PyObject *args)
 {
     Python given;
-    if (!PyArg_ParseTuple(args, "OOOO!", &given.pack, &given.unpack, &given.compute, &PyDict_Type,
-                          &given.outputs))
+    if (!PyArg_ParseTuple(args, "OOOOO!", &given.pack, &given.unpack, &given.compute,
+                          &given.is_noted, &PyDict_Type, &given.outputs))
         return nullptr;
     Py_INCREF(args); /* and so all of them, for good */
     python = given;

@@ -46,18 +46,38 @@ uint64_t mutable_address(const Tensor &t)
     return t.defined() ? reinterpret_cast<uint64_t>(t.mutable_data_ptr()) : 0;
 }
 
-/* at::empty_strided, less its way through the dispatcher: a unit needs eight tensors a step. */
+c10::DispatchKeySet key_of(const Tensor &like)
+{
+    const auto key = c10::computeDispatchKey(like.scalar_type(), at::kStrided, like.device());
+    return c10::DispatchKeySet(key);
+}
+
+/* at::empty_strided, less its way through the dispatcher: a unit needs four tensors a step. */
 Tensor fresh(const Tensor &like, c10::IntArrayRef sizes, c10::IntArrayRef strides)
 {
     c10::Allocator *const allocator = like.storage().allocator();
     if (!allocator) /* memory that is not torch's own */
         return at::empty_strided(sizes, strides, like.options());
-    const auto key = c10::computeDispatchKey(like.scalar_type(), at::kStrided, like.device());
-    return at::detail::empty_strided_generic(sizes, strides, allocator, c10::DispatchKeySet(key),
+    return at::detail::empty_strided_generic(sizes, strides, allocator, key_of(like),
                                              like.scalar_type());
 }
 
 Tensor fresh(const Tensor &t) { return fresh(t, t.sizes(), t.strides()); }
+
+/* Contiguous tensors like `like`, side by side: an allocation costs more than all the rest. */
+variable_list fresh_rows(const Tensor &like, size_t rows)
+{
+    const int64_t apart = (like.numel() + 15) / 16 * 16; /* for loads of many bytes at once */
+    const Tensor all = fresh(like, {static_cast<int64_t>(rows) * apart}, {1});
+    variable_list made;
+    for (size_t i = 0; i < rows; i++) {
+        made.push_back(at::detail::make_tensor<c10::TensorImpl>(c10::Storage(all.storage()),
+                                                                key_of(like), like.dtype()));
+        made.back().unsafeGetTensorImpl()->set_sizes_contiguous(like.sizes());
+        made.back().unsafeGetTensorImpl()->set_storage_offset(static_cast<int64_t>(i) * apart);
+    }
+    return made;
+}
 
 /* plan_launch; again where this thread has no CUDA context yet, which filling `out` gives it. */
 int launched(const Plan &plan, void *stream, const uint64_t *args, const Tensor &out)
@@ -76,9 +96,8 @@ variable_list quick_backward(const Call &call, const Tensor &grad, const variabl
     if (!current_stream(saved[X], &stream))
         return {};
     const bool biased = saved.size() > BIAS;
-    variable_list grads;
-    for (const Tensor &t : saved)
-        grads.push_back(fresh(t));
+    variable_list grads = fresh_rows(saved[T_R], saved.size() - 1); /* they all look alike */
+    grads.insert(grads.begin(), fresh(saved[X]));
     const Tensor none;
     const auto out = [&](size_t i) { return i < grads.size() ? mutable_address(grads[i]) : 0; };
     const uint64_t outs[] = {out(T_R), out(A_R), out(T_L), out(A_L), out(BIAS)};
