@@ -67,7 +67,11 @@ def test_cost_is_what_like_runs_took(tmp_path: Path) -> None:
     runs = wanted(contests(["headline-cifar10"]), {})
     shared = {"hardware": "a GPU", "beside": 2}
     found = [record_of(tmp_path, run, [1], environment=shared, kept=1) for run in runs]
+    (linear,) = wanted(contests(["linear-cifar10"]), {})  # elsewhere: says nothing of the others
+    elsewhere = {"hardware": "a CPU"}
+    found.append(record_of(tmp_path, linear, [1], environment=elsewhere, kept=1))
     standing = Standing(found)
+    assert standing.spent(contests(["linear-cifar10"])) == "took 1 min on one a CPU"
     # As specimens have it, two at a time; those that adapt take half a second more.
     seconds = sum(2.0 * run.seed + 0.5 * bool(run.freeze) for run in runs) / 2
     assert standing.device_seconds(contests(["headline"])) == pytest.approx(seconds)

@@ -123,13 +123,16 @@ class Standing:
 
     def device_seconds(self, chosen: Sequence[Contest]) -> float:
         """What the runs of contests took of a device that they shared evenly."""
+        return sum(map(_device_seconds, self._of(chosen)))
+
+    def _of(self, chosen: Sequence[Contest]) -> list[Record]:
         found = {r.run.key(): r for contest in chosen for r in self.counted(contest)}
-        return sum(map(_device_seconds, found.values()))
+        return list(found.values())
 
     def spent(self, chosen: Sequence[Contest]) -> str:
         """What the runs of contests took, in words."""
         minutes = max(1, round(self.device_seconds(chosen) / 60))
-        return f"took {minutes} min on one {self._hardware()}"
+        return f"took {minutes} min on one {_hardware(self._of(chosen))}"
 
     def cost(self, chosen: Sequence[Contest]) -> str:
         """What the missing runs of contests take, by what like runs took; in words."""
@@ -139,10 +142,14 @@ class Standing:
             return f"given up after {GIVE_UP} seeds at which a rival was dead at the start"
         epochs = " or ".join(str(n) for n in sorted({run.epochs for run in runs}))
         words = f"{counted(len(runs), 'run')} of {epochs} epochs"
-        paces = {net: self._pace(net) for net in {run.net for run in runs}}
-        if all(paces.values()):
-            minutes = sum(run.epochs * (paces[run.net] or 0.0) for run in runs) / 60
-            words += f", about {max(1, round(minutes))} min on one {self._hardware()}"
+        like = {
+            net: [r for r in self._ended.values() if r.run.net == net]
+            for net in {run.net for run in runs}
+        }
+        if all(like.values()):
+            minutes = sum(run.epochs * _pace(like[run.net]) for run in runs) / 60
+            where = _hardware([r for found in like.values() for r in found])
+            words += f", about {max(1, round(minutes))} min on one {where}"
         waiting = sum(map(self._waiting, chosen))
         return f"{words}, then {waiting} that wait for these" if waiting else words
 
@@ -154,20 +161,6 @@ class Standing:
         runs = [entry.run(seed, self.results) for seed in seeds for entry in contest.entries]
         return sum(run is None or run.key() not in self.results for run in runs)
 
-    def _pace(self, net: str) -> float | None:
-        """Seconds of a device for an epoch, the median of this network's runs; None without any."""
-        paces = [
-            _device_seconds(r) / r.result["epochs"]
-            for r in self._ended.values()
-            if r.run.net == net and r.result
-        ]
-        return float(np.median(paces)) if paces else None  # dead runs took long for two epochs
-
-    def _hardware(self) -> str:
-        return " or ".join(
-            sorted({str(r.environment.get("hardware")) for r in self._ended.values()})
-        )
-
 
 def contests_with(row: str, condition: str, length: str | None = None) -> list[Contest]:
     """The contests that decide a row's number under a condition, at a length or at any."""
@@ -178,6 +171,15 @@ def contests_with(row: str, condition: str, length: str | None = None) -> list[C
         and length in (None, contest.length)
         and any(entry.row == row and not entry.base for entry in contest.entries)
     ]
+
+
+def _pace(found: Sequence[Record]) -> float:
+    """Seconds of a device for an epoch: the median, since dead runs took long for two epochs."""
+    return float(np.median([_device_seconds(r) / r.result["epochs"] for r in found if r.result]))
+
+
+def _hardware(found: Iterable[Record]) -> str:
+    return " or ".join(sorted({str(r.environment.get("hardware")) for r in found}))
 
 
 def _device_seconds(record: Record) -> float:
