@@ -14,9 +14,9 @@ _sizes = iter(range(3, 10_000))  # a kind of call is never forgotten: every test
 
 
 class Kind:
-    """Tensors of one kind, and the driver that was learnt for them."""
+    """Tensors of one kind, and the driver that was learnt for them; ``trains``: backward too."""
 
-    def __init__(self, layout="contiguous", biased=False, alone=True, dim=1) -> None:
+    def __init__(self, layout="contiguous", biased=False, alone=True, dim=1, trains=True) -> None:
         torch.manual_seed(0)
         channels = 5
         x = torch.randn(2, channels, next(_sizes), 4, dtype=torch.float64)
@@ -26,7 +26,13 @@ class Kind:
         self.params = [p.detach().float().clone().requires_grad_() for p in draw[:4]]
         self.bias = draw[4].detach().float().clone().requires_grad_() if biased else None
         self.dim, self.driver = dim, Driver(self.x, channels, dim, biased, alone)
-        assert cpp.compiled.learn(self.x, *self.params, dim, self.bias, *self.driver.launches())
+        self.learn(trains)
+
+    def learn(self, trains: bool) -> None:
+        launches = self.driver.launches()
+        if not trains:
+            launches = (launches[0], None, None, (0, 0))
+        assert cpp.compiled.learn(self.x, *self.params, self.dim, self.bias, *launches)
 
     @property
     def tensors(self) -> list[torch.Tensor]:

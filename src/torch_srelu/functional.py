@@ -54,7 +54,8 @@ def srelu(
         >>> srelu(x, t_r=one, a_r=0.5 * one, t_l=-one, a_l=0.1 * one)
         tensor([[-1.1000,  0.5000,  2.0000]])
     """
-    quick = None if torch.compiler.is_compiling() or frozen else cpp.compiled
+    learns = not (frozen and torch.is_grad_enabled())
+    quick = cpp.compiled if learns and not torch.compiler.is_compiling() else None
     if quick is not None and backends.forced is None:
         recomputed = memory.active()
         y = quick.srelu(x, t_r, a_r, t_l, a_l, dim, bias, recomputed)
@@ -81,7 +82,7 @@ def srelu(
         call = eager.remember(x, t_r, a_r, t_l, a_l, dim, bias)
     if not torch.is_grad_enabled():
         if call is not None:
-            return call.forward(x, t_r, a_r, t_l, a_l, bias)
+            return eager.forward(call, x, t_r, a_r, t_l, a_l, dim, bias)
         x, t_r, a_r, t_l, a_l, bias = unwrap_dead_wrappers((x, t_r, a_r, t_l, a_l, bias))
         return compute.compute(x, t_r, a_r, t_l, a_l, dim, bias)
     if memory.active():

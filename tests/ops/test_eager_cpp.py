@@ -8,7 +8,7 @@ from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
-from torch_srelu import srelu, use_backend
+from torch_srelu import SReLU, srelu, use_backend
 from torch_srelu.ops import cpp, triton_launch
 
 if cpp.compiled is None or triton_launch._launch is None:
@@ -69,6 +69,36 @@ def test_nothing_needs_a_gradient() -> None:
     assert not y.requires_grad
     assert kind.driver.launched == [FORWARD, FORWARD]
     close(y, kind.expected(torch.ones_like(y))[0].detach())
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_calls_without_gradients(mode, frozen) -> None:
+    kind = Kind("channels_last", biased=True)
+    with mode():
+        y = kind(frozen=frozen)
+    assert kind.driver.launched == [FORWARD]
+    assert y.is_inference() == (mode is torch.inference_mode)
+    assert y.stride() == kind.x.stride()
+    close(y, kind.expected(torch.ones_like(kind.x))[0].detach())
+    with mode(), use_backend("reference"):
+        expected = kind(y).double()
+    with mode():
+        close(kind(y), expected)  # of an inference tensor, if y is one
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_backward_is_learnt_later(alone) -> None:
+    kind = Kind(alone=alone, trains=False)
+    with torch.no_grad():
+        kind()
+    grad = torch.randn_like(kind.x)
+    for launched in ([FORWARD], [FORWARD, FORWARD, BACKWARD] + [FINISH] * (not alone)):
+        found = torch.autograd.grad(kind(), kind.tensors, grad)
+        assert kind.driver.launched == launched  # at first Python has computed both
+        for f, e in zip(found, kind.expected(grad)[1:], strict=True):
+            close(f, e)
+        kind.learn(trains=True)
 
 
 def test_gradients_of_gradients() -> None:
@@ -263,3 +293,17 @@ def test_compiled_autograd() -> None:
         y.backward(grad)
     for t, e in zip(kind.tensors, kind.expected(grad)[1:], strict=True):
         close(t.grad, e)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_what_python_teaches() -> None:
+    unit = SReLU(7, device="cuda")
+    x = torch.randn(3, 7, 11, 13, device="cuda")  # of a size that no other test has
+    call = (x, *unit.parameters(), 1, None)
+    with torch.no_grad():
+        y = unit(x)
+        assert torch.equal(cpp.compiled.srelu(*call), y)
+    assert cpp.compiled.srelu(*call) is None  # for gradients, backward must have been seen
+    x.requires_grad_()
+    unit(x).sum().backward()
+    assert torch.equal(cpp.compiled.srelu(*call), y)

@@ -41,11 +41,6 @@ def forced(kind):
         return kind()
 
 
-def inferred(kind):
-    with torch.inference_mode():
-        return kind()
-
-
 def traced(kind):
     kind.params = [p.detach() for p in kind.params]
     with warnings.catch_warnings():  # of sizes that the trace makes constants
@@ -60,7 +55,6 @@ LEFT_TO_PYTHON = {
     "forward mode": dual,
     "a dispatch mode": in_mode,
     "another backend": forced,
-    "inference_mode": inferred,
     "frozen": lambda kind: kind(frozen=True),
     "compiled": lambda kind: torch.compile(lambda x: kind(x), fullgraph=True, backend="eager")(
         kind.x

@@ -160,7 +160,7 @@ class Call:
         self._forward = _forward_launch(view, x.dtype)
         self._backward = _backward_launch(view, x.dtype, True, True, bias is not None)
         self._taken: Guard | None = None
-        self.taught = False  # whether native/eager.cpp was told of calls of this kind
+        self.taught = 0  # passes of calls of this kind that native/eager.cpp was told of
 
     def forward(
         self,
@@ -182,11 +182,16 @@ class Call:
         return self._device >= 0 and self._device != torch._C._cuda_getDevice()
 
     def launches(self) -> tuple | None:
-        """Those of both passes as `Launch.plans`, for eager.cpp; None as long as one has none."""
+        """Forward, backward, its second kernel and the shape of its sums, for eager.cpp.
+
+        As far as there are `Launch.plans` for them: launches that have been made before.
+        """
         first, _, sums, second = self._backward
         made = [launch and launch.plans.get(self._key) for launch in (self._forward, first, second)]
-        if made[0] is None or made[1] is None or (second is not None and made[2] is None):
+        if made[0] is None:
             return None
+        if made[1] is None or (second is not None and made[2] is None):  # only forward so far
+            return (made[0], None, None, (0, 0))
         return (*made, sums)
 
     def takes(self, *tensors: Tensor) -> bool:

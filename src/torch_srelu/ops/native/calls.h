@@ -38,6 +38,7 @@ struct Call {
     std::vector<Looks> looks; /* of x, the four parameters and perhaps a bias */
     Plan forward, first, second;
     std::vector<int64_t> sums; /* the shape of partial sums, which `second` adds; none: empty */
+    bool trains = false;       /* whether there are launches for backward */
 
     bool fit(const std::vector<at::Tensor> &tensors) const
     {
@@ -54,7 +55,7 @@ struct Call {
 class Calls {
   public:
     /* What is known of calls with tensors like these; null: nothing. */
-    const Call *find(int64_t dim, const std::vector<at::Tensor> &tensors) const
+    Call *find(int64_t dim, const std::vector<at::Tensor> &tensors) const
     {
         const auto found = by_hash.equal_range(hash(dim, tensors[0].sizes()));
         for (auto it = found.first; it != found.second; ++it)
@@ -76,7 +77,7 @@ class Calls {
   private:
     static constexpr size_t MOST = 4096;
     std::deque<Call> all; /* in which nothing moves */
-    std::unordered_multimap<size_t, const Call *> by_hash;
+    std::unordered_multimap<size_t, Call *> by_hash;
 
     static size_t hash(int64_t dim, c10::IntArrayRef sizes)
     {

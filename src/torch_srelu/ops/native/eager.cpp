@@ -4,6 +4,7 @@
  * look, and the launches of both passes. Whatever is not quite like one of them is left to Python.
  * Needs torch's headers, so it is compiled only where torch is there when the package is built.
  */
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -11,7 +12,7 @@
 
 namespace {
 
-constexpr int SOURCES = 4; /* ops/cpp.py asks for: to be raised when what it calls changes */
+constexpr int SOURCES = 5; /* ops/cpp.py asks for: to be raised when what it calls changes */
 constexpr int ARG_DIM = 5, ARG_BIAS = 6, ARGS = 7; /* srelu(x, t_r, a_r, t_l, a_l, dim, bias) */
 
 Calls calls;
@@ -42,6 +43,12 @@ class Unhooked {
     const bool before;
 };
 
+bool wants_gradients(const std::vector<Tensor> &tensors)
+{
+    const auto wants = [](const Tensor &t) { return t.requires_grad(); };
+    return at::GradMode::is_enabled() && std::any_of(tensors.begin(), tensors.end(), wants);
+}
+
 PyObject *srelu(PyObject *, PyObject *const *args, Py_ssize_t count)
 {
     HANDLE_TH_ERRORS
@@ -58,8 +65,10 @@ PyObject *srelu(PyObject *, PyObject *const *args, Py_ssize_t count)
     const Call *call = calls.find(dim, tensors);
     if (!call || !within_reach(tensors))
         Py_RETURN_NONE;
+    if (!wants_gradients(tensors))
+        return THPVariable_Wrap(forward(*call, tensors));
     const bool repeatable = count > ARGS && args[ARGS] == Py_True;
-    if (repeatable && !can_repeat(args[X], tensors))
+    if (!call->trains || (repeatable && !can_repeat(args[X], tensors)))
         Py_RETURN_NONE;
     std::optional<Unhooked> unhooked;
     if (repeatable)
@@ -92,7 +101,11 @@ PyObject *learn(PyObject *, PyObject *args)
     const auto tensors = unpacked(given);
     if (tensors.empty())
         Py_RETURN_FALSE;
-    Call call{PyLong_AsLongLong(given[ARG_DIM]), {}, planned(forward), planned(first), {}, {}};
+    Call call{PyLong_AsLongLong(given[ARG_DIM]), {}, planned(forward), {}, {}, {}};
+    if (first != Py_None) {
+        call.first = planned(first);
+        call.trains = true;
+    }
     if (second != Py_None) {
         call.second = planned(second);
         for (Py_ssize_t i = 0; i < PyTuple_Size(sums); i++)
@@ -100,11 +113,18 @@ PyObject *learn(PyObject *, PyObject *args)
     }
     if (PyErr_Occurred())
         return nullptr;
-    if (calls.find(call.dim, tensors))
-        Py_RETURN_TRUE;
     for (const Tensor &t : tensors)
         call.looks.emplace_back(t);
-    return PyBool_FromLong(calls.add(std::move(call)));
+    Call *const known = calls.find(call.dim, tensors);
+    if (!known)
+        return PyBool_FromLong(calls.add(std::move(call)));
+    if (call.trains && !known->trains) { /* then no node has looked at these */
+        known->first = call.first;
+        known->second = call.second;
+        known->sums = call.sums;
+        known->trains = true;
+    }
+    Py_RETURN_TRUE;
     END_HANDLE_TH_ERRORS
 }
 
@@ -121,7 +141,8 @@ PyMethodDef methods[] = {
      "srelu(x, t_r, a_r, t_l, a_l, dim, bias, repeatable=False), for autograd; None if no such "
      "call was learnt. repeatable: `pack` keeps no output of it; None where it would have to"},
     {"learn", learn, METH_VARARGS,
-     "learn(x, t_r, a_r, t_l, a_l, dim, bias, forward, first, second, sums): calls like this one"},
+     "learn(x, t_r, a_r, t_l, a_l, dim, bias, forward, first, second, sums): calls like this one; "
+     "for those without gradients, first and second may be None"},
     {"set_fallback", set_fallback, METH_O,
      "set_fallback(function): gradients that the kernels cannot compute are function(grad, saved, "
      "needs, dim)"},

@@ -246,9 +246,11 @@ bool within_reach(const std::vector<Tensor> &tensors)
 /* Whether someone traces, transforms or intercepts what is computed now, as functional._watched. */
 bool watched()
 {
+    const auto included = c10::impl::tls_local_dispatch_key_set().included_;
+    const auto usual = included.add(c10::DispatchKey::ADInplaceOrView); /* but in inference mode */
     return at::impl::torch_function_mode_enabled() ||
            c10::impl::TorchDispatchModeTLS::any_modes_set() ||
-           c10::impl::tls_local_dispatch_key_set().included_ != c10::default_included_set ||
+           usual != c10::default_included_set ||
            torch::autograd::ForwardADLevel::try_get_by_idx(0) != nullptr;
 }
 
