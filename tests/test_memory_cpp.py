@@ -1,6 +1,7 @@
 """Recomputed outputs of calls without Python (native/eager.cpp)."""
 
 import gc
+import threading
 import weakref
 
 import pytest
@@ -99,6 +100,43 @@ def test_memory_given_anew_before_an_output_is_used(which) -> None:
         z = conv2d(y, w)
     (expected,) = torch.autograd.grad(conv2d(y.detach(), w).square().sum(), w)
     assert torch.equal(torch.autograd.grad(z.square().sum(), w)[0], expected)
+
+
+def test_a_view_given_other_memory() -> None:
+    kind = Kind()
+    with recompute_outputs():
+        view = kind().flatten(1)
+        view.data = torch.zeros_like(view)
+        w = torch.ones(3, view.shape[1], requires_grad=True)
+        z = linear(view, w)
+    assert not torch.autograd.grad(z.sum(), w)[0].any()
+
+
+def test_an_output_used_while_another_thread_runs_its_backward() -> None:
+    """Which is about to free what the output would be computed of: it is kept."""
+    kind, w = Kind(), weight()
+    (expected,) = torch.autograd.grad(conv2d(kind(), w).square().sum(), w)
+    running, used, launch = threading.Event(), threading.Event(), kind.driver.on_launch
+
+    def waiting(function, *rest) -> int:
+        if function == BACKWARD:
+            running.set()
+            assert used.wait(30)
+        return launch(function, *rest)
+
+    with recompute_outputs():
+        y = kind(kind.x * 1)
+    kind.driver.on_launch = waiting
+    del kind.driver.launched[:]
+    other = threading.Thread(target=torch.autograd.grad, args=(y.sum(), kind.tensors))
+    other.start()
+    assert running.wait(30)
+    with recompute_outputs():
+        z = conv2d(y, w)
+    used.set()
+    other.join()
+    assert torch.equal(torch.autograd.grad(z.square().sum(), w)[0], expected)
+    assert kind.driver.launched == [BACKWARD]
 
 
 def test_outputs_that_python_knows_are_no_hindrance() -> None:

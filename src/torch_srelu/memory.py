@@ -39,8 +39,8 @@ def recompute_outputs() -> Iterator[None]:
 
     As without it, a tensor that was modified in place is a RuntimeError when the backward pass
     needs it, and the input and the parameters of a unit are needed where its output is. An output
-    itself may be modified once a layer has used it: it is computed again as it was. Writes that
-    autograd does not see (``x.data``, NumPy) are not seen here either.
+    itself may be modified once a layer has used it: it is computed again as it was. Writes into
+    memory that autograd does not see (``x.data.mul_()``, NumPy) are not seen here either.
 
     An output that several layers keep is computed for each of them. Units right behind each other,
     with no layer between, compute all those before them as well: a long chain is better left alone.
@@ -60,7 +60,7 @@ def recompute_outputs() -> Iterator[None]:
     if torch.compiler.is_compiling():
         yield
         return
-    # In C++ nothing is copied, as it must be where parameters are sharded.
+    # Parameters that are sharded must be copied, which C++ does not do.
     hooks = (_pack, _unpack) if _distributed() else _HOOKS
     with torch.autograd.graph.saved_tensors_hooks(*hooks):
         _here.depth += 1
@@ -82,11 +82,8 @@ def noted(function: Callable[..., Output], *call: Any) -> Output:
         return function(*call)
     _here.noting, _here.input = True, None
     try:
-        if hooks[0] is _pack:
+        with torch.autograd.graph.saved_tensors_hooks(_pack, _unpack):
             y = function(*call)
-        else:
-            with torch.autograd.graph.saved_tensors_hooks(_pack, _unpack):
-                y = function(*call)
         packed = _here.input
     finally:
         _here.noting, _here.input = False, None
@@ -141,25 +138,29 @@ def _modified(tensor: Tensor, version: int) -> RuntimeError:
 
 def _recomputed(tensor: Tensor) -> _Recomputed | None:
     """What stands for ``tensor`` if it is an unchanged output of SReLU, or a view of one."""
-    if not (tensor.layout is torch.strided and torch._C._has_storage(tensor)):
+    if not _has_memory(tensor):
         return None
     base = tensor._base
     if base is not None and base.is_leaf:  # a detached output: the graph of its unit may be gone
         return None
-    output = _outputs.get(tensor.untyped_storage())
-    output = output or _made_by_cpp(tensor if base is None else base)
+    output = _outputs.get(tensor.untyped_storage()) or _made_by_cpp(tensor)
     return None if output is None else output.recomputed(tensor)
 
 
-def _is_noted(x: Tensor) -> bool:
-    strided = x.layout is torch.strided and torch._C._has_storage(x)
-    return strided and x.untyped_storage() in _outputs
+def _has_memory(tensor: Tensor) -> bool:
+    return tensor.layout is torch.strided and torch._C._has_storage(tensor)
 
 
-def _made_by_cpp(y: Tensor) -> _Output | None:
-    """What there is to know of an output that `_outputs` need not know."""
+def _is_noted(tensor: Tensor) -> bool:
+    return _has_memory(tensor) and tensor.untyped_storage() in _outputs
+
+
+def _made_by_cpp(tensor: Tensor) -> _Output | None:
+    """What there is to know of an output that `_outputs` need not know, if ``tensor`` is in it."""
+    y = tensor if tensor._base is None else tensor._base
     call = None if cpp.compiled is None else cpp.compiled.origin_of(y)
-    if call is None:
+    # A view can be given other memory (``view.data = ...``), and keeps its base.
+    if call is None or tensor.untyped_storage() is not y.untyped_storage():
         return None
     x, t_r, a_r, t_l, a_l, dim, bias = call
     # A weak reference to x is enough: its Python object lives as long as the node keeps x.
@@ -301,5 +302,5 @@ _outputs: weakref.WeakKeyDictionary[UntypedStorage, _Output] = weakref.WeakKeyDi
 _HOOKS: tuple[Callable[..., Any], Callable[..., Any]] = (_pack, _unpack)
 if cpp.compiled is not None:
     known = _outputs.data  # type: ignore[attr-defined] # the dict in it: C can ask for its size
-    cpp.compiled.set_python(_pack, _unpack, _compute, _is_noted, known)
+    cpp.compiled.set_hooks(_pack, _unpack, _compute, _is_noted, known)
     _HOOKS = (cpp.compiled.pack, cpp.compiled.unpack)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 
 def world_size() -> int:
@@ -50,20 +51,20 @@ class Team:
             dist.all_reduce(tensor)
         return tensor
 
-    def average_gradients(self, gradients: Sequence[Tensor]) -> None:
-        """Replaces gradients by their mean over all processes.
+    def average_gradients(self, gradients: Sequence[Tensor]) -> Tensor:
+        """Replaces gradients by their mean over all processes; also returns these in one piece.
 
         One flat sum in a fixed order: a run that is taken up again adds in the same order as one
         that was never stopped, which buckets that are rebuilt at each start do not promise.
         """
-        if self.world == 1:
-            return
-        flat = torch.cat([g.flatten() for g in gradients])
-        dist.all_reduce(flat)
-        flat /= self.world
-        parts = flat.split([g.numel() for g in gradients])
-        for gradient, part in zip(gradients, parts, strict=True):
-            gradient.copy_(part.view_as(gradient))
+        flat = _flatten_dense_tensors(gradients)
+        if self.world > 1:
+            dist.all_reduce(flat)
+            flat /= self.world
+            parts = _unflatten_dense_tensors(flat, gradients)
+            for gradient, part in zip(gradients, parts, strict=True):
+                gradient.copy_(part)
+        return flat
 
 
 def team(world: int, device: torch.device) -> Team:

@@ -13,7 +13,6 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch._utils import _flatten_dense_tensors
 
 import torch_srelu
 
@@ -145,10 +144,10 @@ class Step:
         loss, sums = self.loss(x, y)
         loss.backward()
         gradients = [p.grad for p in self.trained if p.grad is not None]
-        self.team.average_gradients(gradients)
+        flat = self.team.average_gradients(gradients)
         with torch.no_grad():
-            # Of one long copy: a norm for each, as in get_total_norm, takes the host far longer.
-            norm = torch.linalg.vector_norm(_flatten_dense_tensors(gradients))
+            # A norm for each of them first, as in get_total_norm, takes the host far longer.
+            norm = torch.linalg.vector_norm(flat)
             self.totals += torch.cat([sums, norm.double()[None]])
         self.optimizer.step()
         self.net.constrain()

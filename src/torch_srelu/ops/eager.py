@@ -184,7 +184,7 @@ def _teach(call: Call, tensors: Sequence[Tensor], dim: int) -> None:
 
 
 if cpp.compiled is not None:
-    cpp.compiled.set_fallback(backward)
+    cpp.compiled.set_backward(backward)
 
 
 # Function.apply, less what it does for torch.func (which does not come here), at half its price.

@@ -12,7 +12,7 @@
 
 namespace {
 
-constexpr int SOURCES = 5; /* ops/cpp.py asks for: to be raised when what it calls changes */
+constexpr int SOURCES = 6; /* ops/cpp.py asks for: to be raised when what it calls changes */
 constexpr int ARG_DIM = 5, ARG_BIAS = 6, ARGS = 7; /* srelu(x, t_r, a_r, t_l, a_l, dim, bias) */
 
 Calls calls;
@@ -66,7 +66,7 @@ PyObject *srelu(PyObject *, PyObject *const *args, Py_ssize_t count)
     if (!call || !within_reach(tensors))
         Py_RETURN_NONE;
     if (!wants_gradients(tensors))
-        return THPVariable_Wrap(forward(*call, tensors));
+        return THPVariable_Wrap(forward_without_gil(*call, tensors));
     const bool repeatable = count > ARGS && args[ARGS] == Py_True;
     if (!call->trains || (repeatable && !can_repeat(args[X], tensors)))
         Py_RETURN_NONE;
@@ -128,11 +128,20 @@ PyObject *learn(PyObject *, PyObject *args)
     END_HANDLE_TH_ERRORS
 }
 
-PyObject *set_fallback(PyObject *, PyObject *function)
+PyObject *set_backward(PyObject *, PyObject *function)
 {
-    Py_INCREF(function);
-    Py_XDECREF(fallback);
-    fallback = function;
+    python.backward = Py_NewRef(function); /* for good */
+    Py_RETURN_NONE;
+}
+
+PyObject *set_hooks(PyObject *, PyObject *args)
+{
+    Python given = python;
+    if (!PyArg_ParseTuple(args, "OOOOO!", &given.pack, &given.unpack, &given.compute,
+                          &given.is_noted, &PyDict_Type, &given.outputs))
+        return nullptr;
+    Py_INCREF(args); /* and so all of them, for good */
+    python = given;
     Py_RETURN_NONE;
 }
 
@@ -143,16 +152,16 @@ PyMethodDef methods[] = {
     {"learn", learn, METH_VARARGS,
      "learn(x, t_r, a_r, t_l, a_l, dim, bias, forward, first, second, sums): calls like this one; "
      "for those without gradients, first and second may be None"},
-    {"set_fallback", set_fallback, METH_O,
-     "set_fallback(function): gradients that the kernels cannot compute are function(grad, saved, "
+    {"set_backward", set_backward, METH_O,
+     "set_backward(function): gradients that the kernels cannot compute are function(grad, saved, "
      "needs, dim)"},
     {"pack", pack, METH_O, "For saved_tensors_hooks: what autograd keeps of a tensor"},
     {"unpack", unpack, METH_O, "For saved_tensors_hooks: the tensor"},
     {"origin_of", origin_of, METH_O,
      "origin_of(y): the arguments (x, t_r, a_r, t_l, a_l, dim, bias) of the repeatable call that "
      "gave y, if they and y are as they were; else None"},
-    {"set_python", set_python, METH_VARARGS,
-     "set_python(pack, unpack, compute, is_noted, outputs): what memory.py does"},
+    {"set_hooks", set_hooks, METH_VARARGS,
+     "set_hooks(pack, unpack, compute, is_noted, outputs): what memory.py does for `pack`, `unpack`"},
     {nullptr, nullptr, 0, nullptr},
 };
 

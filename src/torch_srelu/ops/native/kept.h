@@ -8,6 +8,7 @@
 #include <torch/csrc/PyInterpreter.h>
 
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -15,20 +16,10 @@
 
 namespace {
 
-/* What memory.py does. */
-struct Python {
-    PyObject *pack, *unpack; /* whatever is not usual */
-    PyObject *compute;       /* SReLU where kernels cannot be launched */
-    PyObject *is_noted;      /* whether a tensor lies in the memory of an output that it knows */
-    PyObject *outputs;       /* a dict of these */
-} python;
-
 /* Tensors at a version: one that is kept or, if there is a call, what it is computed of. */
 struct Kept {
     std::vector<std::pair<Tensor, int64_t>> tensors;
     const Call *call = nullptr;
-
-    void add(const Tensor &t, int64_t version) { tensors.emplace_back(t, version); }
 };
 
 constexpr const char *KEPT = "torch_srelu.Kept";
@@ -54,12 +45,20 @@ Node *repeatable(const Tensor &t)
     return node && node->ctx_.saved_data.count("places") ? node : nullptr;
 }
 
-/* What t, the output of a node, is computed of; nothing if one of them is gone or has changed.
- * As ever, a graph must not be used by one thread while another runs its backward pass. */
+/* What backward of a node runs under, and frees what the node has saved. */
+struct Mutex : torch::autograd::Node {
+    static std::mutex &of(torch::autograd::Node &node) { return node.*(&Mutex::mutex_); }
+};
+
+/* What t, the output of a node, is computed of; nothing if one of them is gone or has changed, or
+ * if another thread runs the backward pass of the node. */
 variable_list origin(const Tensor &t, Node &node)
 {
     const Call &call = SReLU::call_of(node.ctx_);
     if (t._version() != 0 || !call.looks[X].fit(t))
+        return {};
+    const std::unique_lock<std::mutex> alone(Mutex::of(node), std::try_to_lock);
+    if (!alone)
         return {};
     variable_list from;
     try {
@@ -77,23 +76,20 @@ PyObject *pack(PyObject *, PyObject *given)
     if (!THPVariable_CheckExact(given) || watched())
         return PyObject_CallOneArg(python.pack, given);
     const Tensor &t = THPVariable_Unpack(given);
-    Kept kept;
-    if (t.is_leaf()) {
-        kept.add(t, t._version());
-        return wrapped(std::move(kept));
-    }
+    if (t.is_leaf())
+        return wrapped({{{t, t._version()}}});
     Node *const node = repeatable(t);
     const bool unusual = node ? t.is_view() : PyDict_Size(python.outputs) > 0;
     if (unusual)
         return PyObject_CallOneArg(python.pack, given);
     /* tensor_data() shares memory and version, not the graph: it may hold what keeps this. */
-    if (node)
-        for (const Tensor &from : origin(t, *node))
-            kept.add(Tensor(from.tensor_data()), from._version());
+    Kept kept;
+    for (const Tensor &from : node ? origin(t, *node) : variable_list())
+        kept.tensors.emplace_back(from.tensor_data(), from._version());
     if (!kept.tensors.empty())
         kept.call = &SReLU::call_of(node->ctx_);
     else
-        kept.add(Tensor(t.tensor_data()), t._version());
+        kept.tensors.emplace_back(t.tensor_data(), t._version());
     return wrapped(std::move(kept));
     END_HANDLE_TH_ERRORS
 }
@@ -101,12 +97,9 @@ PyObject *pack(PyObject *, PyObject *given)
 /* (x, t_r, a_r, t_l, a_l, dim, bias or None) as Python's objects. */
 pybind11::tuple arguments(const variable_list &tensors, const Call &call)
 {
-    const auto object = [](const Tensor &t) {
-        return pybind11::reinterpret_steal<pybind11::object>(THPVariable_Wrap(t));
-    };
+    const Tensor bias = tensors.size() > BIAS ? tensors[BIAS] : Tensor();
     return pybind11::make_tuple(object(tensors[X]), object(tensors[T_R]), object(tensors[A_R]),
-                                object(tensors[T_L]), object(tensors[A_L]), call.dim,
-                                object(tensors.size() > BIAS ? tensors[BIAS] : Tensor()));
+                                object(tensors[T_L]), object(tensors[A_L]), call.dim, object(bias));
 }
 
 PyObject *computed(const Kept &kept)
@@ -116,7 +109,7 @@ PyObject *computed(const Kept &kept)
     for (const auto &[tensor, version] : kept.tensors)
         tensors.push_back(tensor);
     if (!watched() && kept.call->fit(tensors) && within_reach(tensors))
-        return THPVariable_Wrap(forward(*kept.call, tensors));
+        return THPVariable_Wrap(forward_without_gil(*kept.call, tensors));
     return PyObject_CallObject(python.compute, arguments(tensors, *kept.call).ptr());
 }
 
@@ -142,7 +135,7 @@ PyObject *origin_of(PyObject *, PyObject *output)
     if (!THPVariable_CheckExact(output))
         Py_RETURN_NONE;
     const Tensor &t = THPVariable_Unpack(output);
-    Node *const node = t.is_view() ? nullptr : repeatable(t);
+    Node *const node = repeatable(t);
     const variable_list from = node ? origin(t, *node) : variable_list();
     if (from.empty())
         Py_RETURN_NONE;
@@ -174,17 +167,6 @@ bool can_repeat(PyObject *x, const variable_list &tensors)
         if (!tensors[i].requires_grad())
             return false; /* it may change before backward: memory.py copies it */
     return true;
-}
-
-PyObject *set_python(PyObject *, PyObject *args)
-{
-    Python given;
-    if (!PyArg_ParseTuple(args, "OOOOO!", &given.pack, &given.unpack, &given.compute,
-                          &given.is_noted, &PyDict_Type, &given.outputs))
-        return nullptr;
-    Py_INCREF(args); /* and so all of them, for good */
-    python = given;
-    Py_RETURN_NONE;
 }
 
 }  // namespace

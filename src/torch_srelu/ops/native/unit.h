@@ -23,7 +23,19 @@ using torch::autograd::variable_list;
 constexpr int NO_CONTEXT = 201; /* CUDA_ERROR_INVALID_CONTEXT */
 constexpr int X = 0, T_R = 1, A_R = 2, T_L = 3, A_L = 4, BIAS = 5; /* among the tensors */
 
-PyObject *fallback; /* backward where nothing else fits */
+/* What Python does. */
+struct Python {
+    PyObject *backward;      /* of a unit, where nothing else fits (ops/eager.py) */
+    PyObject *pack, *unpack; /* of what kept.h does not know; this and the rest: memory.py */
+    PyObject *compute;       /* SReLU where kernels cannot be launched */
+    PyObject *is_noted;      /* whether a tensor lies in the memory of an output that it knows */
+    PyObject *outputs;       /* a dict of these */
+} python;
+
+pybind11::object object(const Tensor &t)
+{
+    return pybind11::reinterpret_steal<pybind11::object>(THPVariable_Wrap(t));
+}
 
 /* The stream that is current where x lives; false if that is not the current device. On a CPU,
  * where the tests have a driver of their own, there is none. */
@@ -46,38 +58,18 @@ uint64_t mutable_address(const Tensor &t)
     return t.defined() ? reinterpret_cast<uint64_t>(t.mutable_data_ptr()) : 0;
 }
 
-c10::DispatchKeySet key_of(const Tensor &like)
-{
-    const auto key = c10::computeDispatchKey(like.scalar_type(), at::kStrided, like.device());
-    return c10::DispatchKeySet(key);
-}
-
-/* at::empty_strided, less its way through the dispatcher: a unit needs four tensors a step. */
+/* at::empty_strided, less its way through the dispatcher: a unit needs eight tensors a step. */
 Tensor fresh(const Tensor &like, c10::IntArrayRef sizes, c10::IntArrayRef strides)
 {
     c10::Allocator *const allocator = like.storage().allocator();
     if (!allocator) /* memory that is not torch's own */
         return at::empty_strided(sizes, strides, like.options());
-    return at::detail::empty_strided_generic(sizes, strides, allocator, key_of(like),
+    const auto key = c10::computeDispatchKey(like.scalar_type(), at::kStrided, like.device());
+    return at::detail::empty_strided_generic(sizes, strides, allocator, c10::DispatchKeySet(key),
                                              like.scalar_type());
 }
 
 Tensor fresh(const Tensor &t) { return fresh(t, t.sizes(), t.strides()); }
-
-/* Contiguous tensors like `like`, side by side: an allocation costs more than all the rest. */
-variable_list fresh_rows(const Tensor &like, size_t rows)
-{
-    const int64_t apart = (like.numel() + 15) / 16 * 16; /* for loads of many bytes at once */
-    const Tensor all = fresh(like, {static_cast<int64_t>(rows) * apart}, {1});
-    variable_list made;
-    for (size_t i = 0; i < rows; i++) {
-        made.push_back(at::detail::make_tensor<c10::TensorImpl>(c10::Storage(all.storage()),
-                                                                key_of(like), like.dtype()));
-        made.back().unsafeGetTensorImpl()->set_sizes_contiguous(like.sizes());
-        made.back().unsafeGetTensorImpl()->set_storage_offset(static_cast<int64_t>(i) * apart);
-    }
-    return made;
-}
 
 /* plan_launch; again where this thread has no CUDA context yet, which filling `out` gives it. */
 int launched(const Plan &plan, void *stream, const uint64_t *args, const Tensor &out)
@@ -96,8 +88,9 @@ variable_list quick_backward(const Call &call, const Tensor &grad, const variabl
     if (!current_stream(saved[X], &stream))
         return {};
     const bool biased = saved.size() > BIAS;
-    variable_list grads = fresh_rows(saved[T_R], saved.size() - 1); /* they all look alike */
-    grads.insert(grads.begin(), fresh(saved[X]));
+    variable_list grads;
+    for (const Tensor &t : saved)
+        grads.push_back(fresh(t));
     const Tensor none;
     const auto out = [&](size_t i) { return i < grads.size() ? mutable_address(grads[i]) : 0; };
     const uint64_t outs[] = {out(T_R), out(A_R), out(T_L), out(A_L), out(BIAS)};
@@ -148,12 +141,11 @@ variable_list slow_backward(const Call &call, const Tensor &grad, const variable
     pybind11::gil_scoped_acquire gil;
     pybind11::tuple tensors(saved.size()), needed(saved.size());
     for (size_t i = 0; i < saved.size(); i++) {
-        tensors[i] = pybind11::reinterpret_steal<pybind11::object>(THPVariable_Wrap(saved[i]));
+        tensors[i] = object(saved[i]);
         needed[i] = pybind11::bool_(needs[i]);
     }
-    auto wrapped = pybind11::reinterpret_steal<pybind11::object>(THPVariable_Wrap(grad));
-    const pybind11::handle function(fallback);
-    const pybind11::tuple made = function(wrapped, tensors, needed, call.dim);
+    const pybind11::handle function(python.backward);
+    const pybind11::tuple made = function(object(grad), tensors, needed, call.dim);
     variable_list grads;
     for (const auto &g : made)
         grads.push_back(g.is_none() ? Tensor() : THPVariable_Unpack(g.ptr()));
@@ -181,8 +173,14 @@ Tensor forward(const Call &call, at::TensorList tensors)
     return y;
 }
 
-/* Tells whether a unit's output and tensors lie where they lay, all in one number: they can be given
- * other memory (``p.data = ...``) behind autograd's back, and keep their version. */
+Tensor forward_without_gil(const Call &call, at::TensorList tensors)
+{
+    pybind11::gil_scoped_release no_gil; /* a launch waits where too many are under way */
+    return forward(call, tensors);
+}
+
+/* Where a unit's output and tensors lie, all in one number: they can be given other memory
+ * (``p.data = ...``) behind autograd's back, and keep their version. */
 int64_t places(const Tensor &y, at::TensorList tensors)
 {
     uint64_t hash = address(y);
