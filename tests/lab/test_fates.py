@@ -25,5 +25,16 @@ from torch_srelu.lab.history import Metrics
     ],
 )
 def test_the_rule_for_dead_and_diverged(losses, epochs, status):
-    rows = [Metrics(i, 0.1, loss, 0.5, 1.0, 1.0, None, "plain") for i, loss in enumerate(losses)]
-    assert judge(rows, epochs, chance(10)) == status
+    assert judge(rows(losses), epochs, chance(10)) == status
+
+
+@pytest.mark.parametrize(
+    ("losses", "status"),
+    [([2.31] * 2, None), ([2.31] * 4, "dead"), ([2.31] * 3 + [2.2], None), ([2.31] * 5, None)],
+)
+def test_networks_that_are_known_to_be_slow(losses, status):
+    assert judge(rows(losses), 60, chance(10), dead_after=4) == status
+
+
+def rows(losses) -> list[Metrics]:
+    return [Metrics(i, 0.1, loss, 0.5, 1.0, 1.0, None, "plain") for i, loss in enumerate(losses)]

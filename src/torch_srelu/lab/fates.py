@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 FINISHED, DEAD, DIVERGED, UNFINISHED = "finished", "dead", "diverged", "unfinished"
 
 DEAD_AFTER = 2  # epochs, after which a start is judged
+# Likewise for the paper's other systems. Maxout, with its small published weights behind much
+# dropout, was still guessing after 900 small batches, though its outputs had begun to differ.
+PATIENCE = 20
 CHANCE_MARGIN = 1e-3  # nats below guessing; a dead network stays closer, a slow one does not
 
 
@@ -25,24 +28,27 @@ def chance(classes: int) -> float:
     return math.log(classes) - CHANCE_MARGIN
 
 
-def judge(metrics: Sequence[Metrics], epochs: int, chance: float) -> str | None:
+def judge(
+    metrics: Sequence[Metrics], epochs: int, chance: float, dead_after: int = DEAD_AFTER
+) -> str | None:
     """The fate of a run with these epochs behind it; None if it goes on.
 
-    "dead": after the second epoch the loss is still that of guessing. "diverged": the loss is not
-    finite, or it was better than guessing once and at the end it is not.
+    "dead": after ``dead_after`` epochs the loss is still that of guessing. "diverged": the loss is
+    not finite, or it was better than guessing once and at the end it is not.
 
     Args:
         metrics: The epochs so far.
         epochs: How many there will be.
         chance: A loss above this is no better than guessing.
+        dead_after: After how many epochs a start is judged.
     """
     if not metrics:
         return None
     loss = metrics[-1].train_loss
     if not math.isfinite(loss):
         return DIVERGED
-    if len(metrics) == DEAD_AFTER and loss > chance:
+    if len(metrics) == dead_after and loss > chance:
         return DEAD
     if len(metrics) < epochs:
         return None
-    return DIVERGED if loss > chance and len(metrics) > DEAD_AFTER else FINISHED
+    return DIVERGED if loss > chance and len(metrics) > dead_after else FINISHED

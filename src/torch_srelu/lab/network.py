@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .activations import APL, Activation, activation
+from .fates import DEAD_AFTER
 from .seeds import DropoutStream
 
 
@@ -80,12 +81,14 @@ class Plan:
         size: Their side.
         classes: How many classes come out.
         threads: How many CPU threads its work is worth; None means all there are.
+        dead_after: After how many epochs it is given up if it is still no better than guessing.
     """
 
     channels: int
     size: int
     classes: int
     threads: int | None = field(default=None, kw_only=True)
+    dead_after: int = field(default=DEAD_AFTER, kw_only=True)
 
     def refusal(self, act: Activation) -> str | None:
         """Why the network cannot have this activation; None if it can."""

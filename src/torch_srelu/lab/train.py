@@ -129,12 +129,13 @@ def train(
 
 def _train(session: Session, watch: _Watch) -> str:
     """Trains to the end, or to where it makes no sense to go on; returns the status."""
-    guessing = chance(dataset(session.run.dataset).classes)
+    run = session.run
+    guessing, dead_after = chance(dataset(run.dataset).classes), systems.plan(run.net).dead_after
 
     def status() -> str | None:
         if not session.finite:  # the loss of the last step was that of the weights before it
             return DIVERGED
-        return judge(session.history.metrics, session.run.epochs, guessing)
+        return judge(session.history.metrics, run.epochs, guessing, dead_after)
 
     while (found := status()) is None:
         try:

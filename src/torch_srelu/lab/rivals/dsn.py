@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .. import nets
+from ..fates import PATIENCE
 from ..layers import dense
 from ..network import Network, Rate
 from ..seeds import DropoutStream, generator
@@ -141,7 +142,8 @@ def _plan(data: str, loss: str) -> DSNPlan:
     layers = [replace(la, kind="max") if isinstance(la, nets.Pool) else la for la in layers]
     last = replace(last, acts=False, weight_lr=0.1, bias_lr=0.2)
     layers = (*layers, last)
-    return DSNPlan(nin.channels, nin.size, nin.classes, layers, loss, threads=nin.threads)
+    shape = (nin.channels, nin.size, nin.classes)
+    return DSNPlan(*shape, layers, loss, threads=nin.threads, dead_after=PATIENCE)
 
 
 PLANS = {

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor, nn
 
 from .. import nets, network
 from ..activations import Site
+from ..fates import PATIENCE
 from ..layers import LRN, Layer, Start, convolution, dense, he
 from ..network import Chain, Rate
 from ..seeds import Dropout, DropoutStream, generator
@@ -106,6 +107,7 @@ class Plan(network.Plan):
     """
 
     layers: tuple[Conv | Dense | Pool | Drop | Norm, ...]
+    dead_after: int = field(default=PATIENCE, kw_only=True)
 
     def build(
         self,

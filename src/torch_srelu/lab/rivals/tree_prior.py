@@ -22,7 +22,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..data.registry import dataset
-from ..layers import he
 from ..network import Network, Rate
 from ..seeds import DropoutStream
 from .apl_network import cnn
@@ -169,8 +168,7 @@ class TreePlan(Plan):
 
 def _plan() -> TreePlan:
     cifar100 = dataset("cifar100")
-    # With the small weights of the APL paper, a network of ReLUs would hardly begin to learn.
-    body = cnn(cifar100.classes, he)
+    body = cnn(cifar100.classes)
     return TreePlan(body.channels, body.size, body.classes, body.layers, cifar100.superclasses)
 
 
