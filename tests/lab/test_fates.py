@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from torch_srelu.lab.fates import chance, judge
+from torch_srelu.lab import systems
+from torch_srelu.lab.fates import DEAD_AFTER, PATIENCE, chance, judge
 from torch_srelu.lab.history import Metrics
 
 
@@ -30,10 +31,23 @@ def test_the_rule_for_dead_and_diverged(losses, epochs, status):
 
 @pytest.mark.parametrize(
     ("losses", "status"),
-    [([2.31] * 2, None), ([2.31] * 4, "dead"), ([2.31] * 3 + [2.2], None), ([2.31] * 5, None)],
+    [
+        ([2.31] * 2, None),
+        ([2.31] * 4, "dead"),
+        ([2.31] * 3 + [2.2], None),
+        ([2.31, 2.2, 2.2, 2.31], None),
+        ([2.2] + [2.31] * 4, None),
+        ([2.2] + [2.31] * 5, "diverged"),
+    ],
 )
 def test_networks_that_are_known_to_be_slow(losses, status):
-    assert judge(rows(losses), 60, chance(10), dead_after=4) == status
+    assert judge(rows(losses), 6, chance(10), dead_after=4) == status
+
+
+def test_which_networks_these_are():
+    names = ("maxout-cifar10", "cnn-cifar100", "tree-cifar100", "dsn-mnist")
+    assert {systems.plan(name).dead_after for name in names} == {PATIENCE}
+    assert systems.plan("nin-cifar10").dead_after == DEAD_AFTER
 
 
 def rows(losses) -> list[Metrics]:

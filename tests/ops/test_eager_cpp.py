@@ -9,12 +9,12 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 from torch_srelu import SReLU, srelu, use_backend
-from torch_srelu.ops import cpp, triton_launch
+from torch_srelu.ops import cpp, eager, layout, triton, triton_launch
 
 if cpp.compiled is None or triton_launch._launch is None:
     pytest.skip(f"eager calls need Python: {cpp.why_not()}", allow_module_level=True)
 
-from driver import BACKWARD, FINISH, FORWARD
+from driver import BACKWARD, FINISH, FORWARD, Driver
 from learnt import LAYOUTS, Kind, close
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -293,6 +293,21 @@ def test_compiled_autograd() -> None:
         y.backward(grad)
     for t, e in zip(kind.tensors, kind.expected(grad)[1:], strict=True):
         close(t.grad, e)
+
+
+def test_an_evaluation_teaches_no_backward_pass() -> None:
+    """There may be launches for it, of calls whose results are converted: to bfloat16, here."""
+    x = torch.randn(2, 5, 17, 19).bfloat16()
+    params = [torch.randn(5).bfloat16().requires_grad_() for _ in range(4)]
+    view = layout.view(x, 5, 1)
+    assert view is not None
+    call, driver = triton.Call(x, params, view), Driver(x, 5)
+    for launch, function in ((call._forward, FORWARD), (call._backward.first, BACKWARD)):
+        launch.plans[call._key] = driver.plan(function)
+    with torch.no_grad():
+        eager._teach(call, (x, *params), 1, backward=False)
+    assert call.taught == 1
+    assert cpp.compiled.srelu(x, *params, 1, None) is None  # for gradients
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 FINISHED, DEAD, DIVERGED, UNFINISHED = "finished", "dead", "diverged", "unfinished"
 
 DEAD_AFTER = 2  # epochs, after which a start is judged
-# Likewise for the paper's other systems. Maxout, with its small published weights behind much
-# dropout, was still guessing after 900 small batches, though its outputs had begun to differ.
+# Likewise for the other systems on CIFAR and MNIST. Maxout, with its small published weights behind
+# much dropout, was still guessing after 900 small batches, though its outputs had begun to differ.
 PATIENCE = 20
 CHANCE_MARGIN = 1e-3  # nats below guessing; a dead network stays closer, a slow one does not
 
@@ -34,7 +34,8 @@ def judge(
     """The fate of a run with these epochs behind it; None if it goes on.
 
     "dead": after ``dead_after`` epochs the loss is still that of guessing. "diverged": the loss is
-    not finite, or it was better than guessing once and at the end it is not.
+    not finite, or it was better than guessing once and at the end it is not. A run that ends before
+    its start can be judged is finished.
 
     Args:
         metrics: The epochs so far.
@@ -47,8 +48,9 @@ def judge(
     loss = metrics[-1].train_loss
     if not math.isfinite(loss):
         return DIVERGED
-    if len(metrics) == dead_after and loss > chance:
+    learnt = any(m.train_loss <= chance for m in metrics)
+    if len(metrics) >= dead_after and not learnt:
         return DEAD
     if len(metrics) < epochs:
         return None
-    return DIVERGED if loss > chance and len(metrics) > dead_after else FINISHED
+    return DIVERGED if loss > chance and learnt else FINISHED

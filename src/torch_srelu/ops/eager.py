@@ -107,7 +107,7 @@ class Fused(torch.autograd.Function):
         if call is not None and call.takes(grad, *saved):
             grads = call.backward(grad, *saved)
             if cpp.compiled is not None and call.taught < 2:
-                _teach(call, saved, ctx.dim)
+                _teach(call, saved, ctx.dim, backward=True)
         else:
             grads = backward(grad, saved, needs, ctx.dim, ctx.frozen)
         return grads + _NONE[len(saved) :]
@@ -165,22 +165,21 @@ def forward(
     """SReLU where nobody wants gradients; ``call`` is what is remembered of its like."""
     y = call.forward(x, t_r, a_r, t_l, a_l, bias)
     if cpp.compiled is not None and not call.taught:
-        _teach(
-            call, (x, t_r, a_r, t_l, a_l) if bias is None else (x, t_r, a_r, t_l, a_l, bias), dim
-        )
+        given = (x, t_r, a_r, t_l, a_l) if bias is None else (x, t_r, a_r, t_l, a_l, bias)
+        _teach(call, given, dim, backward=False)
     return y
 
 
-def _teach(call: Call, tensors: Sequence[Tensor], dim: int) -> None:
+def _teach(call: Call, tensors: Sequence[Tensor], dim: int, backward: bool) -> None:
     """Tells eager.cpp of calls with tensors like these, once their kernels are compiled.
 
     It may refuse, when it knows very many kinds: then calls of this one stay in Python.
     """
-    launches = call.launches()
+    launches = call.launches(backward)
     if launches is not None:
         bias = tensors[5] if tensors[5:] else None
         cpp.compiled.learn(*tensors[:5], dim, bias, *launches)
-        call.taught = 1 if launches[1] is None else 2
+        call.taught = 1 + backward
 
 
 if cpp.compiled is not None:

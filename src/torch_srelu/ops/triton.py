@@ -181,18 +181,20 @@ class Call:
         """`elsewhere`, with the device known before: every call asks."""
         return self._device >= 0 and self._device != torch._C._cuda_getDevice()
 
-    def launches(self) -> tuple | None:
+    def launches(self, backward: bool) -> tuple | None:
         """Forward, backward, its second kernel and the shape of its sums, for eager.cpp.
 
-        As far as there are `Launch.plans` for them: launches that have been made before.
+        None as long as there are no `Launch.plans` for them. ``backward``: whether it is to know of
+        that, which is right only where `takes` was true: its launches serve others as well, whose
+        results need a conversion.
         """
         first, _, sums, second = self._backward
         made = [launch and launch.plans.get(self._key) for launch in (self._forward, first, second)]
         if made[0] is None:
             return None
-        if made[1] is None or (second is not None and made[2] is None):  # only forward so far
+        if not backward:
             return (made[0], None, None, (0, 0))
-        return (*made, sums)
+        return None if made[1] is None or (second and made[2] is None) else (*made, sums)
 
     def takes(self, *tensors: Tensor) -> bool:
         """Whether `backward` can have these: a gradient, the input, its parameters and bias.

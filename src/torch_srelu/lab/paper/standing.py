@@ -98,8 +98,8 @@ class Standing:
         self, chosen: Sequence[Contest], baseline: str | None = None
     ) -> Comparison | None:
         """Contests of one protocol as one comparison of what was trained; None if nothing was."""
-        found = {r.run.key(): r for contest in chosen for r in self.counted(contest)}
-        return compare(found.values(), baseline)[0] if found else None
+        found = self._of(chosen)
+        return compare(found, baseline)[0] if found else None
 
     def cell(self, row: str, condition: str, length: str) -> Cell | None:
         """What the runs of a row came to; None if there are none."""
