@@ -82,7 +82,7 @@ def srelu(
         call = eager.remember(x, t_r, a_r, t_l, a_l, dim, bias)
     if not torch.is_grad_enabled():
         if call is not None:
-            return eager.forward(call, x, t_r, a_r, t_l, a_l, dim, bias)
+            return eager.forward(call, tensors, dim)
         x, t_r, a_r, t_l, a_l, bias = unwrap_dead_wrappers((x, t_r, a_r, t_l, a_l, bias))
         return compute.compute(x, t_r, a_r, t_l, a_l, dim, bias)
     if memory.active():

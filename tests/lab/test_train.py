@@ -3,13 +3,14 @@
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from killing import RUN as INTERRUPTED
 
-from torch_srelu.lab import checkpoints, records, sources
+from torch_srelu.lab import checkpoints, records, sources, systems
 from torch_srelu.lab.checkpoints import NAME, PREVIOUS, CheckpointWarning
 from torch_srelu.lab.data.errors import DataError
 from torch_srelu.lab.data.load import load
@@ -231,10 +232,14 @@ def test_two_trainings_of_the_same_run_at_once_are_refused(tmp_path):
         train(tiny("relu"), tmp_path, on_epoch=again)
 
 
-def test_a_dead_start_is_recorded_and_not_tested(tmp_path):
-    record = train(tiny("relu", lr=0.0, epochs=5), tmp_path)
+@pytest.mark.parametrize("patience", [2, 3])
+def test_a_dead_start_is_recorded_and_not_tested(patience, tmp_path, monkeypatch):
+    run = tiny("relu", lr=0.0, epochs=5)
+    plan = replace(systems.plan(run.net), dead_after=patience)
+    monkeypatch.setitem(systems.PLANS, run.net, plan)
+    record = train(run, tmp_path)
     assert record.result is not None
-    assert (record.result["status"], record.result["epochs"]) == ("dead", 2)
+    assert (record.result["status"], record.result["epochs"]) == ("dead", patience)
     assert record.result["test_error"] is None
     assert not (record.folder / "predictions.gz").exists()
 

@@ -125,7 +125,7 @@ def test_arguments_that_do_not_fit_are_refused_as_ever() -> None:
                 torch_srelu.srelu(*wrong)  # type: ignore[arg-type]
 
 
-def test_gradients_in_another_layout_or_sign_take_the_long_way() -> None:
+def test_gradients_in_another_layout_or_sign() -> None:
     inputs = tensors((3, 3))
     seed = torch.randn(3, 3, device=DEVICE)
     with using("triton"):

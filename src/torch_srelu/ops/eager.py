@@ -152,21 +152,17 @@ def _laid_out(grad: Tensor, x: Tensor) -> Tensor:
     return layout.like(grad, x)
 
 
-def forward(
-    call: Call,
-    x: Tensor,
-    t_r: Tensor,
-    a_r: Tensor,
-    t_l: Tensor,
-    a_l: Tensor,
-    dim: int,
-    bias: Tensor | None,
-) -> Tensor:
-    """SReLU where nobody wants gradients; ``call`` is what is remembered of its like."""
-    y = call.forward(x, t_r, a_r, t_l, a_l, bias)
+def forward(call: Call, tensors: Sequence[Tensor], dim: int) -> Tensor:
+    """SReLU where nobody wants gradients; ``call`` is what is remembered of its like.
+
+    Args:
+        call: From `remembered` or `remember`.
+        tensors: The input, its parameters and perhaps a bias.
+        dim: The channel dimension.
+    """
+    y = call.forward(*tensors)
     if cpp.compiled is not None and not call.taught:
-        given = (x, t_r, a_r, t_l, a_l) if bias is None else (x, t_r, a_r, t_l, a_l, bias)
-        _teach(call, given, dim, backward=False)
+        _teach(call, tensors, dim, backward=False)
     return y
 
 

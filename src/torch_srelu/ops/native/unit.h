@@ -95,8 +95,7 @@ variable_list quick_backward(const Call &call, const Tensor &grad, const variabl
     const auto out = [&](size_t i) { return i < grads.size() ? mutable_address(grads[i]) : 0; };
     const uint64_t outs[] = {out(T_R), out(A_R), out(T_L), out(A_L), out(BIAS)};
     const bool alone = call.sums.empty();
-    const Tensor sums =
-        alone ? none : fresh(grads[T_R], call.sums, {call.sums.back(), 1});
+    const Tensor sums = alone ? none : fresh(grads[T_R], call.sums, {call.sums.back(), 1});
     const uint64_t first_args[] = {
         address(grad),
         address(saved[X]),
