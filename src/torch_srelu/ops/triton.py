@@ -1,6 +1,6 @@
 """The CUDA execution, host side: which launches make up a forward and a backward pass.
 
-The kernels are in `triton_kernels`, how they cut tensors up in `triton_cuts`.
+The kernels are in `triton_kernels` and `triton_tiles`, how they cut tensors up in `triton_cuts`.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
 """The CUDA execution, device side: Triton kernels, forward and a fused backward.
 
-Tensors come as (outer, C, inner) in memory order (`layout.View`). Two shapes of kernel:
-
-* runs: a channel's values lie together (NCHW), so its parameters are four scalars of the program;
-* columns: the channel changes with every few elements (channels_last, (N, C), tiny feature maps).
-  Memory is (outer, C * inner); parameters are loaded once for a block of columns and used for many
-  rows. Several rows may count as one longer row, in which the channels repeat (`period`). Memory is
-  slow to answer, so that much must be asked for at once: several tiles, and in the backward pass
-  those of the next step while this one is worked on.
+One kernel for each of the two ways in which channels lie in memory, runs and columns
+(`triton_tiles`), and for each pass. Of runs, the parameters are four scalars of a program; of
+columns, they are loaded once for a block and used for many rows.
 
 With a bias, all of this is done for x + bias, which is never stored.
 
@@ -24,6 +19,8 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+
+from .triton_tiles import block_columns, column_tile, read, read_tiles, run_lanes, run_tile, write
 
 # Gradients of parameters: rows of one tensor may begin anywhere.
 OUT = ["t_r_out", "a_r_out", "t_l_out", "a_l_out", "bias_out"]
@@ -75,92 +72,6 @@ def _slope(x, t_r, a_r, t_l, a_l):
     return tl.where(left, tl.where(right, a_l + (a_r - 1), a_l), tl.where(right, a_r, 1.0))
 
 
-# ---- tiles: a 64-bit start for each, 32-bit offsets inside ----
-
-
-@triton.jit
-def _run_tile(step, c, outer, channels, inner, segments, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Step ``step`` of channel ``c``: BLOCK elements of ROWS of its runs."""
-    row, column = (step // segments).to(tl.int64) * ROWS, (step % segments).to(tl.int64) * BLOCK
-    o, k = tl.arange(0, ROWS), tl.arange(0, BLOCK)
-    rows, columns = tl.minimum(outer - row, ROWS), tl.minimum(inner - column, BLOCK)
-    mask = (o < rows.to(tl.int32))[:, None] & (k < columns.to(tl.int32))[None, :]
-    start = (row * channels + c) * inner + column
-    return start, o[:, None] * (channels * inner) + k[None, :], mask
-
-
-@triton.jit
-def _run_lanes(
-    step, c, outer, channels, inner, segments,
-    REPEAT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, VECTOR: tl.constexpr,
-):  # fmt: skip
-    """The same for REPEAT * ROWS runs, as (REPEAT, lanes, VECTOR): the middle one is threads."""
-    lanes: tl.constexpr = BLOCK // VECTOR  # that share a run
-    first = (step // segments).to(tl.int64) * (REPEAT * ROWS)
-    column = (step % segments).to(tl.int64) * BLOCK
-    lane = tl.arange(0, ROWS * lanes)[None, :, None]
-    o = tl.arange(0, REPEAT)[:, None, None] * ROWS + lane // lanes
-    k = (lane % lanes) * VECTOR + tl.arange(0, VECTOR)[None, None, :]
-    rows, columns = tl.minimum(outer - first, REPEAT * ROWS), tl.minimum(inner - column, BLOCK)
-    mask = (o < rows.to(tl.int32)) & (k < columns.to(tl.int32))
-    return (first * channels + c) * inner + column, o * (channels * inner) + k, mask
-
-
-@triton.jit
-def _columns(block, columns, COLUMNS: tl.constexpr, VECTOR: tl.constexpr):
-    k = block * COLUMNS + tl.arange(0, COLUMNS)
-    # Fewer columns to a thread leave room for their parameters and sums in its registers.
-    return tl.max_contiguous(k, VECTOR), k < columns
-
-
-@triton.jit
-def _column_tile(step, i, total, columns, k, in_row, REPEAT: tl.constexpr, ROWS: tl.constexpr):
-    """Tile ``i`` of step ``step`` of a block of columns: ROWS rows; the last may be incomplete."""
-    start = (step + tl.zeros((), tl.int64)) * (REPEAT * ROWS * columns) + i * ROWS * columns
-    offsets = tl.arange(0, ROWS)[:, None] * columns + k[None, :]
-    return start, offsets, (offsets < _rest(start, total)) & in_row[None, :]
-
-
-@triton.jit
-def _rest(start, total):
-    """How many elements follow ``start``, as far as a tile can reach."""
-    # A multiple of 16, as sizes often are: masks then keep whole vectors together.
-    return tl.minimum(total - start, 2**31 - 16).to(tl.int32)
-
-
-@triton.jit
-def _read(pointers, mask, EVEN: tl.constexpr):
-    """Zeros outside of the tensor; EVEN says that no tile reaches there."""
-    if EVEN:
-        return tl.load(pointers)
-    return tl.load(pointers, mask=mask, other=0)
-
-
-@triton.jit
-def _write(pointers, value, mask, EVEN: tl.constexpr):
-    if EVEN:
-        tl.store(pointers, value)
-    else:
-        tl.store(pointers, value, mask=mask)
-
-
-@triton.jit
-def _read_tiles(
-    ptr, step, steps, total, columns, k, in_row,
-    REPEAT: tl.constexpr, ROWS: tl.constexpr, EVEN: tl.constexpr,
-):  # fmt: skip
-    """REPEAT tiles, all under way before the first is used.
-
-    Zeros behind the last step, where only the backward pass looks, which reads ahead.
-    """
-    read, is_step = (), (tl.zeros(k.shape, tl.int32) + step < steps)[None, :]
-    for i in tl.static_range(REPEAT):
-        start, offsets, mask = _column_tile(step, i, total, columns, k, in_row, REPEAT, ROWS)
-        mask = is_step if EVEN else mask & is_step
-        read += (tl.load(ptr + start + offsets, mask=mask, other=0),)
-    return read
-
-
 # ---- kernels ----
 
 
@@ -175,10 +86,10 @@ def forward_runs(
         t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, c, True, COMPUTE
     )
     for step in range(split, steps, splits):
-        start, offsets, mask = _run_tile(step, c, outer, channels, inner, segments, ROWS, BLOCK)
-        stored = _read(x_ptr + start + offsets, mask, EVEN)
+        start, offsets, mask = run_tile(step, c, outer, channels, inner, segments, ROWS, BLOCK)
+        stored = read(x_ptr + start + offsets, mask, EVEN)
         y = _value(_biased(stored, bias, bias_ptr, COMPUTE), t_r, a_r, t_l, a_l, False)
-        _write(y_ptr + start + offsets, y.to(stored.dtype), mask, EVEN)
+        write(y_ptr + start + offsets, y.to(stored.dtype), mask, EVEN)
 
 
 @triton.jit
@@ -188,12 +99,12 @@ def _forward_columns(
     SIMPLE: tl.constexpr,
 ):  # fmt: skip
     for step in range(split, steps, splits):
-        read = _read_tiles(x_ptr, step, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
+        stored = read_tiles(x_ptr, step, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
         for i in tl.static_range(REPEAT):
-            start, offsets, mask = _column_tile(step, i, total, columns, k, in_row, REPEAT, ROWS)
-            x = _biased(read[i], bias, bias_ptr, COMPUTE)
-            y = _value(x, t_r, a_r, t_l, a_l, SIMPLE).to(read[i].dtype)
-            _write(y_ptr + start + offsets, y, mask, EVEN)
+            start, offsets, mask = column_tile(step, i, total, columns, k, in_row, REPEAT, ROWS)
+            x = _biased(stored[i], bias, bias_ptr, COMPUTE)
+            y = _value(x, t_r, a_r, t_l, a_l, SIMPLE).to(stored[i].dtype)
+            write(y_ptr + start + offsets, y, mask, EVEN)
 
 
 # Code made for one block would know that its columns start at 0, and give each thread more of them.
@@ -205,7 +116,7 @@ def forward_columns(
     VECTOR: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     block, split = tl.program_id(0) % blocks, tl.program_id(0) // blocks
-    k, in_row = _columns(block, columns, COLUMNS, VECTOR)
+    k, in_row = block_columns(block, columns, COLUMNS, VECTOR)
     t_r, a_r, t_l, a_l, bias = _load(
         t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, k % period // inner, in_row, COMPUTE
     )
@@ -242,15 +153,15 @@ def backward_runs(
     zeros = tl.zeros((ROWS * (BLOCK // VECTOR),), dtype=COMPUTE)
     right0, right1, left0, left1, input0 = zeros, zeros, zeros, zeros, zeros
     for step in range(split, steps, splits):
-        start, offsets, mask = _run_lanes(
+        start, offsets, mask = run_lanes(
             step, c, outer, channels, inner, segments, REPEAT, ROWS, BLOCK, VECTOR
         )
-        g = _read(g_ptr + start + offsets, mask, EVEN).to(COMPUTE)
-        stored = _read(x_ptr + start + offsets, mask, EVEN)
+        g = read(g_ptr + start + offsets, mask, EVEN).to(COMPUTE)
+        stored = read(x_ptr + start + offsets, mask, EVEN)
         x = _biased(stored, bias, bias_ptr, COMPUTE)
         gx = g * _slope(x, t_r, a_r, t_l, a_l)
         if INPUT:
-            _write(gx_ptr + start + offsets, gx.to(stored.dtype), mask, EVEN)
+            write(gx_ptr + start + offsets, gx.to(stored.dtype), mask, EVEN)
         if PARAMS:
             right, left = tl.where(x >= t_r, g, 0.0), tl.where(x <= t_l, g, 0.0)
             right0 += tl.sum(tl.sum(right, 2), 0)
@@ -290,25 +201,25 @@ def backward_columns(
     EVEN: tl.constexpr,
 ):  # fmt: skip
     block, split = tl.program_id(0) % blocks, tl.program_id(0) // blocks
-    k, in_row = _columns(block, columns, COLUMNS, VECTOR)
+    k, in_row = block_columns(block, columns, COLUMNS, VECTOR)
     t_r, a_r, t_l, a_l, bias = _load(
         t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, k % period // inner, in_row, COMPUTE
     )
     t_r, a_r, t_l, a_l, bias = t_r[None, :], a_r[None, :], t_l[None, :], a_l[None, :], bias[None, :]
     zeros = tl.zeros((ROWS, COLUMNS), dtype=COMPUTE)
     right0, right1, left0, left1, input0 = zeros, zeros, zeros, zeros, zeros
-    next_g = _read_tiles(g_ptr, split, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
-    next_x = _read_tiles(x_ptr, split, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
+    next_g = read_tiles(g_ptr, split, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
+    next_x = read_tiles(x_ptr, split, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
     for step in range(split, steps, splits):
         gs, xs, after = next_g, next_x, step + splits
-        next_g = _read_tiles(g_ptr, after, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
-        next_x = _read_tiles(x_ptr, after, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
+        next_g = read_tiles(g_ptr, after, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
+        next_x = read_tiles(x_ptr, after, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
         for i in tl.static_range(REPEAT):
-            start, offsets, mask = _column_tile(step, i, total, columns, k, in_row, REPEAT, ROWS)
+            start, offsets, mask = column_tile(step, i, total, columns, k, in_row, REPEAT, ROWS)
             g, x = gs[i].to(COMPUTE), _biased(xs[i], bias, bias_ptr, COMPUTE)
             gx = g * _slope(x, t_r, a_r, t_l, a_l)
             if INPUT:
-                _write(gx_ptr + start + offsets, gx.to(xs[i].dtype), mask, EVEN)
+                write(gx_ptr + start + offsets, gx.to(xs[i].dtype), mask, EVEN)
             if PARAMS:
                 # Written so, each is one instruction that is skipped outside of its tail.
                 right, left = x >= t_r, x <= t_l

@@ -1,7 +1,7 @@
 """The scan of a batch on CUDA, device side; the host side is in `triton_scan`.
 
-A tensor is cut as for SReLU itself (`triton_kernels`): runs, whose channel is one for a program,
-and columns. It is read once, in its own dtype; keys exist in registers only. A program adds up what
+A tensor is cut as for SReLU itself (`triton_tiles`): runs, whose channel is one for a program, and
+columns. It is read once, in its own dtype; keys exist in registers only. A program adds up what
 it sees and hands it over with one atomic operation a channel at its end; a key inside the interval
 costs one more. All of it is integer arithmetic, whose result no order of execution changes.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .triton_kernels import _column_tile, _columns, _read, _run_tile
+from .triton_tiles import block_columns, column_tile, read, run_tile
 
 
 @triton.jit
@@ -41,7 +41,7 @@ def _interval(lo_ptr, hi_ptr, gap_ptr, shift_ptr, first_ptr, c, mask, KEY: tl.co
 def _read_keys(x_ptr, offsets, mask, LIMIT: tl.constexpr, EVEN: tl.constexpr):
     # One element to a thread: of neighbours, each thread would have to pass on all but one before
     # the atomic operations, which take them that way.
-    return _keys(_read(tl.max_contiguous(x_ptr + offsets, (1, 1)), mask, EVEN), LIMIT)
+    return _keys(read(tl.max_contiguous(x_ptr + offsets, (1, 1)), mask, EVEN), LIMIT)
 
 
 @triton.jit
@@ -106,7 +106,7 @@ def scan_runs(
     below = tl.zeros((ROWS, BLOCK), tl.int32)
     smallest, largest = tl.full((ROWS, BLOCK), LIMIT, KEY), tl.full((ROWS, BLOCK), -LIMIT, KEY)
     for step in range(split, steps, splits):
-        start, offsets, mask = _run_tile(step, c, outer, channels, inner, segments, ROWS, BLOCK)
+        start, offsets, mask = run_tile(step, c, outer, channels, inner, segments, ROWS, BLOCK)
         keys = _read_keys(x_ptr + start, offsets, mask, LIMIT, EVEN)
         inside, checksum, below, smallest, largest = _look(
             keys, mask, lo, hi, checksum, below, smallest, largest, LIMIT, EVEN
@@ -129,7 +129,7 @@ def scan_columns(
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     block, split = tl.program_id(0) % blocks, tl.program_id(0) // blocks
-    k, in_row = _columns(block, columns, COLUMNS, VECTOR)
+    k, in_row = block_columns(block, columns, COLUMNS, VECTOR)
     c = k % period // inner
     lo, hi, gap, shift, first = _interval(
         lo_ptr, hi_ptr, gap_ptr, shift_ptr, first_ptr, c, in_row, KEY
@@ -139,7 +139,7 @@ def scan_columns(
     below = tl.zeros((ROWS, COLUMNS), tl.int32)
     smallest, largest = tl.full((ROWS, COLUMNS), LIMIT, KEY), tl.full((ROWS, COLUMNS), -LIMIT, KEY)
     for step in range(split, steps, splits):
-        start, offsets, mask = _column_tile(step, 0, total, columns, k, in_row, 1, ROWS)
+        start, offsets, mask = column_tile(step, 0, total, columns, k, in_row, 1, ROWS)
         keys = _read_keys(x_ptr + start, offsets, mask, LIMIT, EVEN)
         inside, checksum, below, smallest, largest = _look(
             keys, mask, lo[None, :], hi[None, :],

@@ -1,0 +1,103 @@
+"""The tiles in which the CUDA kernels go through a tensor: where each lies, and how it is read.
+
+Tensors come as (outer, C, inner) in memory order (`layout.View`), in one of two ways:
+
+* runs: a channel's values lie together (NCHW), so that a program sees one channel only;
+* columns: the channel changes with every few elements (channels_last, (N, C), tiny feature maps).
+  Memory is (outer, C * inner); a program goes down a block of columns. Several rows may count as
+  one longer row, in which the channels repeat (`period`). Memory is slow to answer, so that much
+  must be asked for at once: several tiles, and in the backward pass those of the next step while
+  this one is worked on.
+
+A tile is a 64-bit start, 32-bit offsets from there, and a mask of what belongs to the tensor. How
+large tiles are is decided on the host (`triton_cuts`).
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def run_tile(step, c, outer, channels, inner, segments, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """Step ``step`` of channel ``c``: BLOCK elements of ROWS of its runs."""
+    row, column = (step // segments).to(tl.int64) * ROWS, (step % segments).to(tl.int64) * BLOCK
+    o, k = tl.arange(0, ROWS), tl.arange(0, BLOCK)
+    rows, columns = tl.minimum(outer - row, ROWS), tl.minimum(inner - column, BLOCK)
+    mask = (o < rows.to(tl.int32))[:, None] & (k < columns.to(tl.int32))[None, :]
+    start = (row * channels + c) * inner + column
+    return start, o[:, None] * (channels * inner) + k[None, :], mask
+
+
+@triton.jit
+def run_lanes(
+    step, c, outer, channels, inner, segments,
+    REPEAT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, VECTOR: tl.constexpr,
+):  # fmt: skip
+    """The same for REPEAT * ROWS runs, as (REPEAT, lanes, VECTOR): the middle one is threads."""
+    lanes: tl.constexpr = BLOCK // VECTOR  # that share a run
+    first = (step // segments).to(tl.int64) * (REPEAT * ROWS)
+    column = (step % segments).to(tl.int64) * BLOCK
+    lane = tl.arange(0, ROWS * lanes)[None, :, None]
+    o = tl.arange(0, REPEAT)[:, None, None] * ROWS + lane // lanes
+    k = (lane % lanes) * VECTOR + tl.arange(0, VECTOR)[None, None, :]
+    rows, columns = tl.minimum(outer - first, REPEAT * ROWS), tl.minimum(inner - column, BLOCK)
+    mask = (o < rows.to(tl.int32)) & (k < columns.to(tl.int32))
+    return (first * channels + c) * inner + column, o * (channels * inner) + k, mask
+
+
+@triton.jit
+def block_columns(block, columns, COLUMNS: tl.constexpr, VECTOR: tl.constexpr):
+    """The columns of block ``block``, and which of them there are."""
+    k = block * COLUMNS + tl.arange(0, COLUMNS)
+    # Fewer columns to a thread leave room for their parameters and sums in its registers.
+    return tl.max_contiguous(k, VECTOR), k < columns
+
+
+@triton.jit
+def column_tile(step, i, total, columns, k, in_row, REPEAT: tl.constexpr, ROWS: tl.constexpr):
+    """Tile ``i`` of step ``step`` of a block of columns: ROWS rows; the last may be incomplete."""
+    start = (step + tl.zeros((), tl.int64)) * (REPEAT * ROWS * columns) + i * ROWS * columns
+    offsets = tl.arange(0, ROWS)[:, None] * columns + k[None, :]
+    return start, offsets, (offsets < _rest(start, total)) & in_row[None, :]
+
+
+@triton.jit
+def _rest(start, total):
+    """How many elements follow ``start``, as far as a tile can reach."""
+    # A multiple of 16, as sizes often are: masks then keep whole vectors together.
+    return tl.minimum(total - start, 2**31 - 16).to(tl.int32)
+
+
+@triton.jit
+def read(pointers, mask, EVEN: tl.constexpr):
+    """Zeros outside of the tensor; EVEN says that no tile reaches there."""
+    if EVEN:
+        return tl.load(pointers)
+    return tl.load(pointers, mask=mask, other=0)
+
+
+@triton.jit
+def write(pointers, value, mask, EVEN: tl.constexpr):
+    if EVEN:
+        tl.store(pointers, value)
+    else:
+        tl.store(pointers, value, mask=mask)
+
+
+@triton.jit
+def read_tiles(
+    ptr, step, steps, total, columns, k, in_row,
+    REPEAT: tl.constexpr, ROWS: tl.constexpr, EVEN: tl.constexpr,
+):  # fmt: skip
+    """REPEAT tiles, all under way before the first is used.
+
+    Zeros behind the last step, where only the backward pass looks, which reads ahead.
+    """
+    tiles, is_step = (), (tl.zeros(k.shape, tl.int32) + step < steps)[None, :]
+    for i in tl.static_range(REPEAT):
+        start, offsets, mask = column_tile(step, i, total, columns, k, in_row, REPEAT, ROWS)
+        mask = is_step if EVEN else mask & is_step
+        tiles += (tl.load(ptr + start + offsets, mask=mask, other=0),)
+    return tiles
