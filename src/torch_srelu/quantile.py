@@ -11,20 +11,18 @@ from torch import Tensor
 from torch import distributed as dist
 
 from .ops import layout
-from .ops.reference import compute_dtype
-from .ops.scan import (
+from .ops.keys import (
     EMPTY_BITS,
     KEYS,
-    Counts,
     Interval,
-    Kept,
-    Seen,
+    finest_shift,
     fold,
     from_keys,
-    scan,
-    strided,
     to_keys,
+    without_empty_ends,
 )
+from .ops.reference import compute_dtype
+from .ops.scan import Counts, Kept, Seen, scan, strided
 from .wording import counted
 
 _SAMPLE = 2048  # values of the probe in each channel
@@ -235,7 +233,8 @@ class QuantileSearch:
         self._count = 0
         self._seen = [Seen(channels, limits.max, self._device) for _ in self._lo]
         open_ = (self._lo < self._hi) | (self.passes == 0)
-        shift = self._shift(fold(self._lo, self._gap), fold(self._hi, self._gap))
+        lo, hi = (fold(keys, self._gap) for keys in (self._lo, self._hi))
+        shift = finest_shift(lo, hi, self._bins, self._empty_bits)
         bounds = (
             torch.where(open_, self._lo, limits.max),
             torch.where(open_, self._hi, limits.min),
@@ -246,20 +245,8 @@ class QuantileSearch:
             sizes = torch.where(open_, self._inside, 0).sum(1).tolist()
             self._into = [Kept(size, self._device) for size in sizes]
         else:
-            lo, hi = (fold(keys, self._gap) >> shift for keys in (self._lo, self._hi))
-            bins = int((hi - lo).max()) + 1
+            bins = int(((hi >> shift) - (lo >> shift)).max()) + 1
             self._into = [Counts(channels, bins, self._device) for _ in self._lo]
-
-    def _shift(self, lo: Tensor, hi: Tensor) -> Tensor:
-        """How many low bits of the keys a bin leaves open: as few as ``bins`` bins allow."""
-        # The width in float64, where it cannot overflow, gives bins that are surely wide enough
-        # but up to four times too wide.
-        width = torch.frexp(hi.double() - lo.double() + 1).exponent.long()
-        shift = (width - self._bins.bit_length() + 2).clamp(min=0)
-        for _ in range(2):
-            finer = (shift - 1).clamp(min=0)
-            shift = torch.where((hi >> finer) - (lo >> finer) < self._bins, finer, shift)
-        return shift.clamp(min=self._empty_bits)
 
     def _narrow(self, r: int, rank: int, counts: Tensor) -> None:
         """From the counts of the bins to the bin that holds the rank, or to what lies outside."""
@@ -272,7 +259,7 @@ class QuantileSearch:
         upto = total.gather(1, bins.unsqueeze(1)).squeeze(1)
         before = total.gather(1, (bins - 1).clamp(min=0).unsqueeze(1)).squeeze(1)
         held = upto - torch.where(bins > 0, before, under)
-        start, end = self._ends(self._intervals[r], bins)
+        start, end = self._intervals[r].ends(bins)
         new = [torch.maximum(lo, start), torch.minimum(hi, end), upto - held, held]
         if self.passes == 0:  # the guess may have missed
             every = torch.full_like(lo, self.count)
@@ -283,27 +270,11 @@ class QuantileSearch:
             known = torch.zeros_like(lo, dtype=torch.bool)
         else:
             known = lo == hi
-        new[:2] = self._without_empty_ends(*new[:2])
+        new[:2] = without_empty_ends(new[0], new[1], self._empty_bits)
         old = (lo, hi, self._below[r], self._inside[r])
         self._lo[r], self._hi[r], self._below[r], self._inside[r] = (
             torch.where(known, was, becomes) for was, becomes in zip(old, new, strict=True)
         )
-
-    @staticmethod
-    def _ends(interval: Interval, bins: Tensor) -> tuple[Tensor, Tensor]:
-        """The first and the last key of a bin of each channel."""
-        gap, shift = interval.gap, interval.shift
-        start = (interval.first + bins) << shift
-        end = start | ((1 << shift) - 1)
-        # Inside the interval, where nothing overflows.
-        start, end = start.maximum(fold(interval.lo, gap)), end.minimum(fold(interval.hi, gap))
-        # The bin of the folded key 0 holds all keys from -gap to gap.
-        return start + torch.where(start > 0, gap, -gap), end + torch.where(end < 0, -gap, gap)
-
-    def _without_empty_ends(self, lo: Tensor, hi: Tensor) -> tuple[Tensor, Tensor]:
-        """The part of an interval from the first to the last key that a value can have."""
-        empty = self._empty_bits
-        return -(-lo >> empty << empty), hi >> empty << empty
 
     @staticmethod
     def _replace(columns: list[Tensor], where: Tensor, by: list[Tensor]) -> None:

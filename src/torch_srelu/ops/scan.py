@@ -1,7 +1,6 @@
 """One look at a batch for `quantile`: natively on the CPU, by Triton on CUDA, else in plain torch.
 
-Numbers are compared as integers, their *keys*: sign and magnitude become one signed integer of the
-same width, in the order of the numbers, with one key for -0.0 and 0.0, and NaN beyond infinity.
+Numbers are compared by their `keys`: integers in the same order.
 """
 
 from __future__ import annotations
@@ -9,18 +8,15 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from . import backends, cpu
+from .keys import KEYS, Interval, fold, to_keys
 from .layout import View
 from .reference import compute_dtype
 
-KEYS = {torch.float32: torch.int32, torch.float64: torch.int64}
-# Of the keys, as float32, of narrower numbers: so many low bits are zero.
-EMPTY_BITS = {torch.bfloat16: 16, torch.float16: 13}
 _SHORT_RUN = 32  # shorter runs of a channel are scanned as columns
 _SHARE = 32768  # values: below this a thread costs more than it saves
 
@@ -47,27 +43,6 @@ class Seen:
         self.below += below
         torch.minimum(self.smallest, smallest, out=self.smallest)
         torch.maximum(self.largest, largest, out=self.largest)
-
-
-@dataclass
-class Interval:
-    """The keys ``lo`` to ``hi`` of each channel, cut into bins.
-
-    Half of all keys belong to numbers between -1 and 1, most of these far closer to zero than any
-    value is. So bins are cut from *folded* keys (`fold`): all up to ``gap`` from zero are one.
-
-    Attributes:
-        shift: A bin has ``2 ** shift`` folded keys.
-        first: The number of the first bin.
-    """
-
-    lo: Tensor
-    hi: Tensor
-    gap: Tensor
-    shift: Tensor
-
-    def __post_init__(self) -> None:
-        self.first = fold(self.lo, self.gap) >> self.shift
 
 
 class Counts:
@@ -97,24 +72,6 @@ class Kept:
         self.keys[start : start + room] = key[:room]
         self.channels[start : start + room] = channel[:room]
         self.number += key.numel()
-
-
-def to_keys(x: Tensor) -> Tensor:
-    """The keys of float32 or float64 numbers, of the same width."""
-    bits = x.view(KEYS[x.dtype])
-    magnitude = bits & torch.iinfo(bits.dtype).max
-    return torch.where(bits < 0, -magnitude, magnitude)
-
-
-def fold(keys: Tensor, gap: Tensor) -> Tensor:
-    """Keys closer to zero by ``gap``, in the same order; those that get there are one."""
-    return keys.sign() * (keys.abs() - gap).clamp(min=0)
-
-
-def from_keys(keys: Tensor, dtype: torch.dtype) -> Tensor:
-    """The numbers of dtype float32 or float64 whose keys these are."""
-    bits = keys.abs().to(KEYS[dtype])
-    return torch.where(keys < 0, -bits.view(dtype), bits.view(dtype))
 
 
 def scan(x: Tensor, view: View, interval: Interval, into: Counts | Kept, seen: Seen) -> None:

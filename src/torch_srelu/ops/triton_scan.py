@@ -12,8 +12,9 @@ import triton.language as tl
 from torch import Tensor
 
 from . import triton_scan_kernels as kernels
+from .keys import KEYS, Interval
 from .layout import View
-from .scan import KEYS, Counts, Interval, Kept, Seen
+from .scan import Counts, Kept, Seen
 from .triton_cuts import MULTIPROCESSORS, Shape, cut_columns, cut_runs, is_runs
 from .triton_launch import Launch, elsewhere
 

@@ -16,7 +16,7 @@ from .triton_tiles import block_columns, column_tile, read, run_tile
 
 @triton.jit
 def _keys(x, LIMIT: tl.constexpr):
-    """`scan.to_keys` of numbers that may be narrower than a key."""
+    """`keys.to_keys` of numbers that may be narrower than a key."""
     if x.dtype == tl.bfloat16:  # the upper half of a float32
         bits = x.to(tl.int16, bitcast=True).to(tl.int32) << 16
     elif x.dtype == tl.float64:
@@ -72,7 +72,7 @@ def _take(
         tl.store(keys_ptr + at, keys.to(tl.int64), mask=room)
         tl.store(channels_ptr + at, tl.zeros(keys.shape, tl.int64) + c, mask=room)
     else:
-        folded = tl.maximum(tl.abs(keys) - gap, 0)  # as by `scan.fold`
+        folded = tl.maximum(tl.abs(keys) - gap, 0)  # as by `keys.fold`
         folded = tl.where(keys < 0, -folded, folded)
         tl.atomic_add(bins_ptr + (folded >> shift), one, inside, sem="relaxed")
 
