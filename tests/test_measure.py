@@ -11,17 +11,13 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from small_networks import batches, convnet, same, sgd, threads, train, units
+from small_networks import batches, convnet, same, sgd, train, units
 from torch_srelu import AdaptiveInit, SReLU
 from torch_srelu.adapt import _units
 from torch_srelu.ops.scan import Counts
 from torch_srelu.quantile import ChangedStreamError
 
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    with threads(1):
-        yield
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 # ---- batches and networks of all kinds ----

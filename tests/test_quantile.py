@@ -15,13 +15,9 @@ from torch_srelu.ops.scan import Counts, Kept
 from torch_srelu.quantile import ChangedStreamError, QuantileSearch
 from two_processes import run_in_two_processes
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    with threads(1):
-        yield
 
 
 @pytest.fixture(params=["cpu", "reference"])
