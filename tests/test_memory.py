@@ -23,7 +23,7 @@ from recomputing import (
     unit,
 )
 from small_networks import same
-from torch_srelu import SReLU, memory, recompute_outputs, srelu
+from torch_srelu import memory, recompute_outputs, srelu
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -70,112 +70,6 @@ def test_gradients_do_not_change_by_a_bit(names, layout, needs_input, dtype) -> 
         module.float()  # parameters of SReLU stay fine, as under autocast
     x = images(needs_input).to(dtype).detach().to(memory_format=layout).requires_grad_(needs_input)
     assert_same_gradients(net, x)
-
-
-# ---- tensors modified in place ----
-
-
-def test_an_output_modified_before_it_is_kept() -> None:
-    net = nn.Sequential(unit(), Call(lambda y: y.mul_(2)), conv(), unit(), nn.ReLU(inplace=True))
-    assert_same_gradients(net, images(requires_grad=True))
-
-
-def test_an_output_modified_after_it_was_kept() -> None:
-    """Autograd has lost it and raises. We recompute it, as it was."""
-    layer, act, x = conv(), unit(), images(requires_grad=True)
-
-    def loss(write):
-        y = act(x)
-        z = layer(y)
-        return (z + (y.add_(1) if write else y + 1)).sum()
-
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        loss(write=True).backward()
-    leaves = [x, *act.parameters(), *layer.parameters()]
-    expected = torch.autograd.grad(loss(write=False), leaves)
-    with recompute_outputs():
-        ours = loss(write=True)
-    assert same(torch.autograd.grad(ours, leaves), expected)
-
-
-@pytest.mark.parametrize("which", ["input", "t_r", "a_r", "t_l", "a_l", "weight"])
-def test_what_backward_needs_must_not_be_modified(which) -> None:
-    first, act, last = conv(), unit(), conv()
-    for context in (contextlib.nullcontext(), recompute_outputs()):
-        with context:
-            x = first(images())
-            loss = last(act(x)).sum()
-        modified = {"input": x, "weight": last.weight, **dict(act.named_parameters())}[which]
-        with torch.no_grad():
-            modified.mul_(2)
-        with pytest.raises(RuntimeError, match=r"modified .*in.?place .*version \d"):
-            loss.backward()
-
-
-def test_parameters_without_a_gradient_may_change() -> None:
-    act, last, x = unit().requires_grad_(False), conv(), images(requires_grad=True)
-    found = []
-    for context in (contextlib.nullcontext(), recompute_outputs()):
-        with context:
-            loss = last(act(x)).square().sum()
-        with torch.no_grad():
-            act.a_r.mul_(2)
-        found.append(torch.autograd.grad(loss, last.weight))
-        with torch.no_grad():
-            act.a_r.div_(2)
-    assert same(*found)
-
-
-def test_parameters_with_a_gradient_are_needed_where_the_output_is() -> None:
-    act, last = unit(), conv()
-    with recompute_outputs():
-        loss = last(act(images())).square().sum()
-    with torch.no_grad():
-        act.a_r.mul_(2)
-    with pytest.raises(RuntimeError, match=r"modified in place .*version \d"):
-        torch.autograd.grad(loss, last.weight)
-
-
-@pytest.mark.parametrize("size", [0, 2, CHANNELS])
-def test_parameters_may_be_given_other_values(size) -> None:
-    """`p.data = ...`, which torch.nn.utils.vector_to_parameters and offloading do."""
-    act, last, x = unit(), conv(), images()
-    found = []
-    for context in (contextlib.nullcontext(), recompute_outputs()):
-        before = [p.data for p in act.parameters()]
-        with context:
-            loss = last(act(x)).square().sum()
-        for p in act.parameters():
-            p.data = torch.full((size,), 9.0)
-        found.append(torch.autograd.grad(loss, last.weight))
-        for p, value in zip(act.parameters(), before, strict=True):
-            p.data = value
-    assert same(*found)
-
-
-@pytest.mark.parametrize("shape", [(3, CHANNELS, 8, 8), (2, 3, 2, 2)])
-def test_an_input_may_be_given_other_values(shape) -> None:
-    """By ``.data``, which autograd does not see; what was kept of it is as it was."""
-    act, layer, x = unit(), conv(), images(requires_grad=True)
-    expected = torch.autograd.grad(layer(act(x)).square().sum(), [*layer.parameters()])
-    with recompute_outputs():
-        z = layer(act(x))
-    x.data = torch.randn(shape)
-    assert same(torch.autograd.grad(z.square().sum(), [*layer.parameters()]), expected)
-
-
-def test_parameters_that_were_computed() -> None:
-    scale, act, last, x = torch.ones(CHANNELS, requires_grad=True), unit(), conv(), images()
-    found = []
-    for context in (contextlib.nullcontext(), recompute_outputs()):
-        with context:
-            slopes = (act.t_r, act.a_r * scale, act.t_l, act.a_l * scale)
-            loss = last(srelu(x, *slopes)).square().sum()
-        found.append(torch.autograd.grad(loss, [scale, *last.parameters()]))
-    assert same(*found)
-
-
-# ---- the rest of autograd ----
 
 
 def test_double_backward() -> None:
@@ -315,6 +209,17 @@ def test_the_function_as_well_as_the_module() -> None:
     assert_same_gradients(net, x)
 
 
+def test_parameters_that_were_computed() -> None:
+    scale, act, last, x = torch.ones(CHANNELS, requires_grad=True), unit(), conv(), images()
+    found = []
+    for context in (contextlib.nullcontext(), recompute_outputs()):
+        with context:
+            slopes = (act.t_r, act.a_r * scale, act.t_l, act.a_l * scale)
+            loss = last(srelu(x, *slopes)).square().sum()
+        found.append(torch.autograd.grad(loss, [scale, *last.parameters()]))
+    assert same(*found)
+
+
 @pytest.mark.parametrize("trained", [True, False])
 def test_a_bias_of_the_unit(trained: bool) -> None:
     """It is added where the output is computed again, as it was in the forward pass."""
@@ -330,27 +235,3 @@ def test_a_bias_of_the_unit(trained: bool) -> None:
     with recompute_outputs():
         found = gradients()
     assert all(map(torch.equal, found, expected))
-
-
-def test_what_a_layer_writes_into_its_copy_is_its_own() -> None:
-    class Overwrites(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, y):
-            ctx.save_for_backward(y)
-            return y * y / 2
-
-        @staticmethod
-        def backward(ctx, grad):  # type: ignore[override]
-            (y,) = ctx.saved_tensors
-            return y.mul_(grad)
-
-    def gradient(*layers) -> torch.Tensor:
-        x = torch.linspace(-1, 1, 6).reshape(2, 3).requires_grad_()
-        with recompute_outputs():
-            y = SReLU(3)(x)
-            loss = sum((layer(y).sum() for layer in layers), torch.zeros(()))
-        return torch.autograd.grad(loss, x)[0]
-
-    apart = gradient(Overwrites.apply) + gradient(torch.sin)
-    torch.testing.assert_close(gradient(Overwrites.apply, torch.sin), apart)
-    torch.testing.assert_close(gradient(torch.sin, Overwrites.apply), apart)
