@@ -10,7 +10,7 @@ from reproduction import LAYERS, WRONG
 from scipy import stats
 from specimens import record_of
 
-from torch_srelu.lab.paper import ablations, differences
+from torch_srelu.lab.paper import ablations, differences, grids
 from torch_srelu.lab.paper.blocks import contests
 from torch_srelu.lab.paper.standing import Standing
 from torch_srelu.lab.records import Record
@@ -75,3 +75,24 @@ def test_an_ablation_is_measured_against_srelu_of_the_same_seeds(tmp_path: Path)
     assert "`srelu paper run ablations`, 27 runs of 100 epochs" in changed.note
     assert "`srelu paper run units-cifar10`, 6 runs" in changed.note  # not those of CIFAR-100
     assert "`srelu paper run compute`, 3 runs of 110 epochs" in others.note
+
+
+def test_an_ablation_that_diverged_was_run(tmp_path: Path) -> None:
+    found = [
+        record_of(
+            tmp_path,
+            run,
+            range(18 + run.seed),
+            layers=LAYERS,
+            kept=1,
+            status="diverged" if run.activation == "srelu-shared" else "finished",
+        )
+        for run in contests(["shared-cifar10"])[-1].runs({})
+    ]
+    standing = Standing(found)
+    changed, _ = ablations.grids(standing)
+    assert changed.rows[-1] == ["shared by channels", "diverged", "-", "-", "-", "-", "-"]
+    assert "shared by channels: 3 runs diverged." in changed.note
+    assert "srelu paper run shared" not in changed.note
+    rows = {row[0]: row for row in grids.table("table1", standing)[0].rows}
+    assert rows["NIN + SReLU, shared"][2] == "diverged"

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ...wording import counted
 from ..comparison import Comparison, Rival, Versus
+from ..fates import DIVERGED
 from ..statistics import holm
 from ..tables import NOTHING, Grid, interval, probability
 from .blocks import BLOCKS, contests
+from .cells import mean_error
 from .standing import Standing
 from .variants import ABLATIONS, FURTHER_EPOCHS, LONGER
 
@@ -90,10 +93,18 @@ def _grid(title: str, questions: list[Question], words: str, standing: Standing)
         "interval and p corrected by Holm over this table."
     )
     unanswered = {
-        q.contest for q, (_, versus) in zip(questions, answers, strict=True) if not versus
+        question.contest
+        for question, (rival, versus) in zip(questions, answers, strict=True)
+        if rival is None or (versus is None and standing.missing(contests([question.contest])))
     }
+    diverged = [
+        f"{question.words}: {counted(rival.fates[DIVERGED], 'run')} diverged."
+        for question, (rival, _) in zip(questions, answers, strict=True)
+        if rival and rival.fates[DIVERGED]
+    ]
     headers = ["", "error", "sd", "difference", "95 % interval", "n", "p (Holm)"]
-    return Grid(title, headers, rows, "\n".join([note, words, *_not_run(unanswered, standing)]))
+    notes = [note, words, *diverged, *_not_run(unanswered, standing)]
+    return Grid(title, headers, rows, "\n".join(notes))
 
 
 def _not_run(names: set[str], standing: Standing) -> Iterator[str]:
@@ -121,14 +132,13 @@ def _answer(question: Question, standing: Standing) -> tuple[Rival | None, Versu
 
 
 def _numbers(rival: Rival | None, versus: Versus | None, p: float | None) -> list[str]:
-    summary = rival.summary if rival else None
-    if summary is None or versus is None:
+    if rival is None:
         return ["not run", *[NOTHING] * 5]
-    return [
-        f"{summary.mean:.2f}",
-        f"{summary.std:.2f}" if summary.std is not None else NOTHING,
-        f"{versus.paired.mean:+.2f}",
-        interval(versus.paired.interval),
-        str(versus.paired.n),
-        probability(p),
-    ]
+    difference = [NOTHING] * 4
+    if versus is not None:
+        paired = versus.paired
+        span = interval(paired.interval)
+        difference = [f"{paired.mean:+.2f}", span, str(paired.n), probability(p)]
+    summary = rival.summary
+    spread = f"{summary.std:.2f}" if summary and summary.std is not None else NOTHING
+    return [mean_error(rival), spread, *difference]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..comparison import Rival
 from ..recipes import LENGTHS
 from ..run import Run
 from ..statistics import Summary
@@ -29,6 +30,13 @@ def entry(
         "protocol": protocol,
         "note": note,
     }
+
+
+def mean_error(rival: Rival) -> str:
+    """The mean of the errors of those that finished, or what became of all runs."""
+    if rival.summary is None:
+        return ", ".join(sorted(rival.fates))
+    return f"{rival.summary.mean:.2f}"
 
 
 def how_to_run(row: str, condition: str, standing: Standing) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from ..fates import DEAD, DIVERGED
 from ..recipes import LENGTHS
 from ..tables import NOTHING, Grid, interval
-from .cells import entry, epochs, how_to_run, protocol
+from .cells import entry, epochs, how_to_run, mean_error, protocol
 from .contests import OWN
 from .published import IMAGENET, TITLES, Row, Table
 from .standing import Cell, Standing, contests_with
@@ -78,9 +78,7 @@ def _line(row: Row, condition: str, cell: Cell | None) -> list[str]:
 
 def value(cell: Cell) -> str:
     """The mean of our errors; whoever reads it is told if the runs are short."""
-    if cell.rival.summary is None:
-        return NOTHING
-    return f"{cell.rival.summary.mean:.2f}" + (" short" if is_short(cell.run) else "")
+    return mean_error(cell.rival) + (" short" if is_short(cell.run) else "")
 
 
 def _remarks(row: Row, condition: str) -> list[str]:
