@@ -72,7 +72,7 @@ def test_an_ablation_is_measured_against_srelu_of_the_same_seeds(tmp_path: Path)
     mean = np.mean([22, 21, 22]) / 2
     assert left[1:] == [f"{mean:.2f}", "0.29", "+1.50", "-", "3", "-"]  # no spread, no test
     assert right[1:] == ["not run", "-", "-", "-", "-", "-"]
-    assert "`srelu paper run ablations`, 27 runs of 100 epochs" in changed.note
+    assert "`srelu paper run ablations`, 30 runs of 100 epochs" in changed.note
     assert "`srelu paper run units-cifar10`, 6 runs" in changed.note  # not those of CIFAR-100
     assert "`srelu paper run compute`, 3 runs of 110 epochs" in others.note
 

@@ -16,10 +16,11 @@ LONGER = 1.1  # the epochs of the control of compute, by those of SReLU
 
 
 class Ablation(NamedTuple):
-    """SReLU with one decision changed: in words, and as fields of `Run`."""
+    """SReLU with one decision changed: in words, as fields of `Run`, and for which SReLU."""
 
     words: str
     decisions: dict[str, Any]
+    activation: str = "srelu"
 
 
 ABLATIONS: dict[str, Ablation] = {
@@ -33,6 +34,11 @@ ABLATIONS: dict[str, Ablation] = {
     "quantile10": Ablation("10th percentile", {"quantile": 0.1}),
     "slow": Ablation("learning rate x 0.1", {"lr_scale": 0.1}),
     "layer": Ablation("one initial t_r a layer", {"scope": "layer"}),
+    # At the rate of the weights, shared parameters ran away within five steps of the thaw in a
+    # trial: their gradients are sums over all channels.
+    "shared-slow": Ablation(
+        "shared by channels, learning rate x 0.1", {"lr_scale": 0.1}, "srelu-shared"
+    ),
 }
 
 
@@ -42,7 +48,8 @@ def ablation(name: str, condition: str, seed: int) -> Run:
     Command: ``srelu paper run ablations``, or ``ablation-<name>``.
     Cost: 39,000 steps a run. Paper: not in it.
     """
-    return faithful(condition, "srelu", seed, **ABLATIONS[name].decisions)
+    changed = ABLATIONS[name]
+    return faithful(condition, changed.activation, seed, **changed.decisions)
 
 
 def published_start(seed: int) -> Run:
