@@ -114,6 +114,9 @@ def test_slow_packages_are_imported_when_they_are_needed() -> None:
         ("train srelu --set milestones=5", "milestones must be a list of numbers, got 5"),
         ("train srelu --set fixed=[5]", "fixed must be a list of names, got (5,)"),
         ("train srelu --epochs 3 --set freeze=5", "freeze of 5 epochs leaves nothing of 3 epochs"),
+        ("train srelu --data nowhere", "--data nowhere: no such folder"),
+        ("paper run rehearsal --data nowhere", "--data nowhere: no such folder"),
+        ("paper run rehearsal --device tpu", "unknown device 'tpu': choose cpu or cuda"),
         ("train --dataset mnist", "get it with `srelu data get mnist`"),
         ("report nowhere", "no records in nowhere: train some with `srelu compare`"),
         (

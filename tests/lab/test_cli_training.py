@@ -191,10 +191,3 @@ def test_board_is_live_on_a_terminal_and_lines_elsewhere(
         assert ("seed 2" in text) == terminal  # the table's heading
         assert ("\x1b" in text) == terminal
         assert "srelu, seed 1: 2 of 4 epochs" in text
-
-
-def test_a_data_folder_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
-    result = srelu("compare --data nosuch")
-    assert result.exit_code == 1
-    assert "--data nosuch: no such folder" in result.output
-    assert not list(tmp_path.iterdir())

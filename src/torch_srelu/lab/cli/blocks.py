@@ -17,6 +17,7 @@ from ...wording import counted
 from .. import archives, records, tables
 from ..data.places import locate
 from ..data.registry import dataset
+from ..distributed import choose_device
 from ..fates import FINISHED
 from ..paper.blocks import BLOCKS, REHEARSAL, contests
 from ..paper.contests import Contest, wanted, with_needs
@@ -25,7 +26,7 @@ from ..records import Record, Results
 from ..run import Run
 from ..side_by_side import Event, train_side_by_side
 from .board import QUIET_SECONDS, outcome
-from .data import DataFolder
+from .data import DataFolder, check_data_folder
 from .reporting import RECORDS
 from .terminal import INTERRUPTED, console, duration, errors, fail, one_line_errors
 from .training import Device, RecordsFolder
@@ -64,6 +65,8 @@ def run(
         chosen = contests(blocks)
         committed = records.results(records.find(results or results_folder()))
         known = committed | records.results(records.find(records_folder))
+        choose_device(device)
+        check_data_folder(data)
         if minutes != 0:
             _find_data((r for r in wanted(chosen, known) if r.key() not in known), data)
         view = Lines(chosen, known)

@@ -33,6 +33,14 @@ DataFolder = Annotated[
 ]
 
 
+def check_data_folder(data: Path | None) -> None:
+    """Raises ValueError if a folder was named that does not exist: nothing would be found in it."""
+    if data is not None and not data.exists():
+        raise ValueError(
+            f"--data {data}: no such folder; name the one that the data sets lie in, not a data set"
+        )
+
+
 @app.callback()
 def show(context: typer.Context, data: DataFolder = None) -> None:
     if context.invoked_subcommand:

@@ -22,7 +22,7 @@ from ..train import Progress, Stopped
 from ..train import train as train_run
 from .board import Board, shown
 from .choosing import chosen_runs, parse_settings
-from .data import DataFolder
+from .data import DataFolder, check_data_folder
 from .reporting import PAGE, RECORDS, write_page
 from .tensorboard import events
 from .terminal import INTERRUPTED, LEADS, console, errors, examples, one_line_errors, plain_warnings
@@ -151,11 +151,7 @@ def _train_all(
     tensorboard: bool,
 ) -> list[Record]:
     """Trains what is not finished yet, and shows it; Ctrl-C says how to go on."""
-    if data is not None and not data.exists():
-        raise ValueError(
-            f"--data {data}: no such folder; name the one that the data lie in "
-            "(--dataset chooses among them)"
-        )
+    check_data_folder(data)
     board = Board(comparison.names(runs), runs)
     found = []
     try:
