@@ -21,8 +21,11 @@ from specimens import specimen
 
 from torch_srelu import __version__
 from torch_srelu.__main__ import INSTALL
+from torch_srelu.lab.activations import ACTIVATIONS
 from torch_srelu.lab.cli import app
+from torch_srelu.lab.cli.choosing import SETTINGS
 from torch_srelu.lab.data.registry import DATASETS, Source
+from torch_srelu.lab.systems import PLANS
 
 FILE = "file is a file, where a folder is expected: name a folder, or move the file away"
 COMMANDS = ("compare", "train", "report", "paper", "data", "bench")
@@ -38,6 +41,12 @@ def test_help_names_every_command_and_shows_examples() -> None:
     for command in COMMANDS:
         assert re.search(rf"\b{command}\b", overview)
         assert f"srelu {command}" in srelu(f"{command} --help").output
+
+
+@pytest.mark.parametrize("command", ["train", "compare"])
+def test_help_names_all_that_can_be_chosen(command: str) -> None:
+    words = set(re.findall(r"[\w-]+", srelu(f"{command} --help").output))
+    assert {*ACTIVATIONS, *PLANS, *SETTINGS, "slope", "hinges"} <= words
 
 
 def test_every_example_in_the_help_is_a_valid_command() -> None:
@@ -107,11 +116,21 @@ def test_slow_packages_are_imported_when_they_are_needed() -> None:
         ("compare lrelu:slop=1", "did you mean 'slope'?"),
         ("compare relu:quantile=0.8", "relu has no options, got quantile=0.8"),
         ("compare lrelu:slope=0.1 lrelu:slope=0.10", "a rival is named twice"),
-        ("train srelu --set seed=3", "unknown field of a run 'seed'"),
+        (
+            "compare relu gelu --set freeze=2",
+            "freeze means nothing to relu and gelu, only to srelu",
+        ),
+        ("train relu --set quantile=abc", "quantile means nothing to relu, only to srelu"),
+        ("train srelu:quantil=0.8", "unknown option of srelu 'quantil': did you mean 'quantile'?"),
+        ("train srelu-manual:freeze=2", "unknown option of srelu-manual 'freeze'"),
+        ("train srelu --set seed=3", "seed is not chosen with --set but with --seed"),
+        ("train --set activation=relu", "activation is not chosen with --set but by its name"),
+        ("train --set epochs=3 --epochs 2", "epochs is given twice, with --epochs and with --set"),
+        ("train --set lr=3 --set lr=2", "lr is given twice: give it once"),
         ("compare lrelu:slope", "expected NAME=VALUE, got 'slope'"),
         ("train srelu --set momentun=1", "did you mean 'momentum'?"),
         ("train srelu --set lr=fast", "lr must be of type float, got 'fast'"),
-        ("train srelu --set milestones=5", "milestones must be a list of numbers, got 5"),
+        ("train srelu --set milestones=a", "milestones must be a list of numbers, got ('a',)"),
         ("train srelu --set fixed=[5]", "fixed must be a list of names, got (5,)"),
         ("train srelu --epochs 3 --set freeze=5", "freeze of 5 epochs leaves nothing of 3 epochs"),
         ("train srelu --data nowhere", "--data nowhere: no such folder"),

@@ -96,9 +96,16 @@ def test_settings_reach_the_rivals_they_mean_something_to() -> None:
     settings = parse_settings(["quantile=0.8", "freeze=3", "lr=0.02"])
     typed = ["relu", "srelu-manual", "srelu", "srelu:quantile=0.5"]
     runs = chosen_runs(typed, [1], "digits", settings)
-    assert [run.quantile for run in runs] == [0.9, 0.8, 0.8, 0.5]
+    assert [run.quantile for run in runs] == [0.9, 0.9, 0.8, 0.5]  # srelu-manual measures nothing
     assert [run.freeze for run in runs] == [0, 0, 3, 3]
     assert {run.lr for run in runs} == {0.02}
+
+
+@pytest.mark.parametrize("typed", ['["t_r","a_r"]', "[t_r, a_r]", "t_r,a_r"])
+def test_a_list_of_names_needs_neither_quotes_nor_brackets(typed: str) -> None:
+    assert parse_settings([f"fixed={typed}"]) == {"fixed": ["t_r", "a_r"]}
+    (run,) = chosen_runs([f"srelu:a_l=0.1,fixed={typed},quantile=0.8"], [1], "digits", {})
+    assert (run.options, run.fixed, run.quantile) == ({"a_l": 0.1}, ("t_r", "a_r"), 0.8)
 
 
 def test_all_rivals_of_a_seed_come_before_the_next_seed() -> None:

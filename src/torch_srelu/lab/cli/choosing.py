@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
-from ..activations import activation
+from ..activations import ACTIVATIONS, activation
 from ..choices import check_choice
 from ..recipes import recipe
 from ..run import Run
 
-SRELU_FIELDS = ("freeze", "quantile", "scope", "lr_scale", "fixed")  # of `Run`, for SReLU alone
-OWN_OPTIONS = ("dataset", "activation", "options", "seed", "world")  # chosen by other means
+# Fields of `Run` that mean something to some activations alone.
+ADAPTIVE_FIELDS = ("freeze", "quantile", "scope")
+SRELU_FIELDS = ("lr_scale", "fixed")
+CHOSEN_OTHERWISE = {  # fields of `Run`, and how
+    "dataset": "with --dataset",
+    "activation": "by its name alone, as in `srelu train relu`",
+    "options": "after the activation and a colon, as in lrelu:slope=0.1",
+    "seed": "with --seed, in a comparison with --seeds",
+    "world": "with torchrun --nproc-per-node",
+}
+SETTINGS = tuple(field.name for field in fields(Run) if field.name not in CHOSEN_OTHERWISE)
+_LISTS = tuple(field.name for field in fields(Run) if str(field.type).startswith("tuple"))
 
 
 def chosen_runs(
     activations: Sequence[str], seeds: Iterable[int], dataset: str, decisions: dict[str, Any]
 ) -> list[Run]:
     """The runs of a comparison: all rivals of a seed, in the order given, before the next seed.
+
+    A decision reaches the rivals that it means something to; there must be one.
 
     Args:
         activations: As typed: ``srelu``, ``lrelu:slope=0.1``, ``srelu:quantile=0.8``.
@@ -28,6 +41,7 @@ def chosen_runs(
         decisions: Fields of `Run` that differ from the data set's recipe.
     """
     rivals = [rival(typed) for typed in activations]
+    _check_used(decisions, [name for name, _ in rivals])
     runs = [
         recipe(dataset, name, seed, **_meant_for(name, decisions) | own)
         for seed in seeds
@@ -44,53 +58,87 @@ def rival(typed: str) -> tuple[str, dict[str, Any]]:
     Example:
         >>> rival("lrelu:slope=0.1")
         ('lrelu', {'options': {'slope': 0.1}})
-        >>> rival("srelu:quantile=0.8,a_l=0.1")
-        ('srelu', {'options': {'a_l': 0.1}, 'quantile': 0.8})
+        >>> rival("srelu:fixed=t_r,a_r,a_l=0.1")
+        ('srelu', {'options': {'a_l': 0.1}, 'fixed': ['t_r', 'a_r']})
     """
     name, _, rest = typed.partition(":")
-    known = activation(name)
+    known, own_fields = activation(name), _own_fields(name)
     own: dict[str, Any] = {"options": {}}
-    for key, text in map(_pair, filter(None, rest.split(","))):
-        if key in SRELU_FIELDS and _is_srelu(name):
-            own[key] = _literal(text)
-        else:
-            own["options"][key] = _literal(text)
+    for key, value in _values(filter(None, re.split(r",(?=\w+=)", rest))).items():
+        if own_fields:
+            check_choice(f"option of {name}", key, [*known.options, *own_fields])
+        (own if key in own_fields else own["options"])[key] = value
     known.check(own["options"])
     return name, own
 
 
-def _is_srelu(name: str) -> bool:
-    return name.startswith("srelu")
+def rivals_in_words() -> str:
+    """Every activation, each with its own choices."""
+    choices = {name: [*a.options, *_own_fields(name)] for name, a in ACTIVATIONS.items()}
+    return ", ".join(f"{name} ({', '.join(own)})" if own else name for name, own in choices.items())
+
+
+def _own_fields(name: str) -> tuple[str, ...]:
+    """The fields of `Run` that an activation has and others have not."""
+    adaptive = ADAPTIVE_FIELDS if activation(name).adapts else ()
+    return (*adaptive, *(SRELU_FIELDS if name.startswith("srelu") else ()))
+
+
+def _idle(name: str) -> set[str]:
+    return {*ADAPTIVE_FIELDS, *SRELU_FIELDS} - {*_own_fields(name)}
 
 
 def _meant_for(name: str, decisions: dict[str, Any]) -> dict[str, Any]:
-    """Without what only SReLU has: it would make a ReLU run that was done a different run."""
-    idle = () if _is_srelu(name) else SRELU_FIELDS
-    if not activation(name).adapts:
-        idle = (*idle, "freeze")
-    return {field: value for field, value in decisions.items() if field not in idle}
+    """Without what only others have: it would make a ReLU run that was done a different run."""
+    return {field: value for field, value in decisions.items() if field not in _idle(name)}
+
+
+def _check_used(decisions: dict[str, Any], names: Sequence[str]) -> None:
+    """Raises ValueError if a decision means nothing to any of these activations."""
+    for field in decisions:
+        if all(field in _idle(name) for name in names):
+            having = [name for name in ACTIVATIONS if field in _own_fields(name)]
+            raise ValueError(
+                f"{field} means nothing to {' and '.join(dict.fromkeys(names))}, only to "
+                f"{', '.join(having)}: leave it out"
+            )
 
 
 def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
     """``NAME=VALUE`` for fields of `Run`.
 
     Example:
-        >>> parse_settings(["lr=0.05", "schedule=multistep", "milestones=[0.5, 0.75]"])
+        >>> parse_settings(["lr=0.05", "schedule=multistep", "milestones=0.5,0.75"])
         {'lr': 0.05, 'schedule': 'multistep', 'milestones': [0.5, 0.75]}
     """
-    names = [field.name for field in fields(Run) if field.name not in OWN_OPTIONS]
-    settings = {}
-    for name, value in map(_pair, pairs):
-        check_choice("field of a run", name, names)
-        settings[name] = _literal(value)
+    settings = _values(pairs)
+    for name in settings:
+        if name in CHOSEN_OTHERWISE:
+            raise ValueError(f"{name} is not chosen with --set but {CHOSEN_OTHERWISE[name]}")
+        check_choice("field of a run", name, SETTINGS)
     return settings
 
 
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals):
-        raise ValueError(f"expected NAME=VALUE, got {text!r}")
-    return name, value
+def _values(pairs: Iterable[str]) -> dict[str, Any]:
+    """What ``NAME=VALUE`` says, each name once."""
+    values = {}
+    for text in pairs:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise ValueError(f"expected NAME=VALUE, got {text!r}")
+        if name in values:
+            raise ValueError(f"{name} is given twice: give it once")
+        values[name] = _items(value) if name in _LISTS else _literal(value)
+    return values
+
+
+def _items(text: str) -> list[Any]:
+    """A list as JSON writes it, or without quotes, or without brackets."""
+    found = _literal(text)
+    if isinstance(found, list):
+        return found
+    items = text.removeprefix("[").removesuffix("]").split(",")
+    return [_literal(item.strip()) for item in items if item.strip()]
 
 
 def _literal(text: str) -> Any:

@@ -18,10 +18,11 @@ from ..choices import check_choice
 from ..distributed import world_size
 from ..records import Record
 from ..run import Run
+from ..systems import PLANS
 from ..train import Progress, Stopped
 from ..train import train as train_run
 from .board import Board, shown
-from .choosing import chosen_runs, parse_settings
+from .choosing import SETTINGS, chosen_runs, parse_settings, rivals_in_words
 from .data import DataFolder, check_data_folder
 from .reporting import PAGE, RECORDS, write_page
 from .tensorboard import events
@@ -44,14 +45,23 @@ TRAIN_EXAMPLES = examples(
 
 Dataset = Annotated[str, typer.Option(help="Data set; `srelu data` lists them.")]
 Net = Annotated[
-    str | None, typer.Option(help="Network.", show_default="the one published for the data")
+    str | None,
+    typer.Option(
+        help=f"Network, one that fits the data: {', '.join(PLANS)}.",
+        show_default="the one published for the data",
+    ),
 ]
 Epochs = Annotated[
     int | None, typer.Option(min=1, help="Length of training.", show_default="the recipe's")
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="Any other decision of a run; repeatable."),
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help=f"Any other decision of a run; repeatable. One of {', '.join(SETTINGS)}. Lists are "
+        "written as in fixed=t_r,a_r.",
+    ),
 ]
 RecordsFolder = Annotated[
     Path, typer.Option("--records", metavar="FOLDER", help="Where records are kept.")
@@ -68,7 +78,10 @@ def compare(
     activations: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="ACTIVATION...", help="Rivals, with their own choices after a colon."
+            metavar="ACTIVATION...",
+            help="Rivals, with their own choices after a colon, as in lrelu:slope=0.1. There are "
+            f"{rivals_in_words()}.",
+            show_default=" ".join(RIVALS),
         ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds: 1, 2, ...")] = 3,
@@ -114,7 +127,11 @@ def compare(
 
 def train(
     activation: Annotated[
-        str, typer.Argument(help="With its own choices after a colon: lrelu:slope=0.1.")
+        str,
+        typer.Argument(
+            help="With its own choices after a colon, as in lrelu:slope=0.1. One of "
+            f"{rivals_in_words()}."
+        ),
     ] = "srelu",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the run.")] = 1,
     dataset: Dataset = "digits",
@@ -140,7 +157,10 @@ def train(
 def _decisions(settings: list[str] | None, **given: Any) -> dict[str, Any]:
     """The decisions of the command line: what was set by name, and the options that were given."""
     own = {name: value for name, value in given.items() if value is not None}
-    return {**parse_settings(settings or []), **own, "world": world_size()}
+    by_name = parse_settings(settings or [])
+    for name in own.keys() & by_name:
+        raise ValueError(f"{name} is given twice, with --{name} and with --set: give it once")
+    return {**by_name, **own, "world": world_size()}
 
 
 def _train_all(
