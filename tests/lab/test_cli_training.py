@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from command import process, srelu
 from rich.console import Console
-from specimens import specimen
+from specimens import record_of, specimen
 
 from torch_srelu.lab import records
 from torch_srelu.lab.cli import training
@@ -48,16 +48,28 @@ def test_compare_trains_prints_and_reports(tmp_path: Path) -> None:
 
 
 def test_train_keeps_a_record_and_tensorboard_events(tmp_path: Path) -> None:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
     result = srelu(f"train lrelu:slope=0.3 --seed 7 {QUICK} --tensorboard")
     (folder,) = (f.parent for f in (tmp_path / "runs").glob("*/run.json"))
     assert result.output.splitlines()[-1] == f"Record: runs/{folder.name}"
     record = records.load(folder)
     assert (record.run.seed, record.run.options) == (7, {"slope": 0.3})
+    assert losses(folder) == [(m.epoch, pytest.approx(m.train_loss)) for m in record.metrics]
+
+
+def test_a_run_that_was_finished_before_still_gets_tensorboard_events(tmp_path: Path) -> None:
+    record = record_of(tmp_path / "runs", recipe("digits", "relu", seed=1))
+    for _ in range(2):  # what was written is not written again
+        assert "finished before" in srelu("train relu --tensorboard").output
+        expected = [(m.epoch, pytest.approx(m.train_loss)) for m in record.metrics]
+        assert losses(record.folder) == expected
+
+
+def losses(folder: Path) -> list[tuple[int, float]]:
+    """The training loss by epoch, as TensorBoard reads it."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
     events = EventAccumulator(str(folder / "tensorboard")).Reload()
-    losses = [(e.step, e.value) for e in events.Scalars("train_loss")]
-    assert losses == [(m.epoch, pytest.approx(m.train_loss)) for m in record.metrics]
+    return [(e.step, e.value) for e in events.Scalars("train_loss")]
 
 
 def test_variants_and_their_baseline_are_named_as_typed(tmp_path: Path) -> None:

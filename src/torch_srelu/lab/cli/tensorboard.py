@@ -1,4 +1,4 @@
-"""Metrics for TensorBoard, written beside the record while a run is trained."""
+"""Metrics for TensorBoard, beside the record: while a run is trained, or from what it left."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..history import Metrics
+from ..records import Record
 from ..train import Progress
 
 if TYPE_CHECKING:
@@ -24,16 +26,23 @@ class Events:
 
     def see(self, progress: Progress) -> None:
         """Takes in an epoch; what a stopped run wrote beyond its checkpoint is replaced."""
-        metrics = progress.metrics
-        if metrics is None:
-            return
-        if self._writer is None or self._folder != progress.folder:
+        if progress.metrics is not None:
+            self._add(progress.folder, progress.metrics)
+
+    def complete(self, record: Record) -> None:
+        """Takes in all epochs of a record that was finished before, if it has no events."""
+        if not (record.folder / FOLDER).exists():
+            for metrics in record.metrics:
+                self._add(record.folder, metrics)
+
+    def _add(self, folder: Path, metrics: Metrics) -> None:
+        if self._writer is None or self._folder != folder:
             from torch.utils.tensorboard import SummaryWriter  # slow to import, seldom wanted
 
             self.close()
-            self._folder = progress.folder
+            self._folder = folder
             self._writer = SummaryWriter(
-                str(progress.folder / FOLDER), purge_step=metrics.epoch, flush_secs=5
+                str(folder / FOLDER), purge_step=metrics.epoch, flush_secs=5
             )
         for name, value in metrics._asdict().items():
             if isinstance(value, float):

@@ -186,6 +186,8 @@ def _train_all(
                 for run in runs:
                     record = train_run(run, folder, data, after_epoch, view.see, device, stop=stop)
                     view.close(record)
+                    if writer and LEADS:
+                        writer.complete(record)
                     found.append(record)
     except (Stopped, KeyboardInterrupt) as how:
         here = "there" if isinstance(how, Stopped) else "its last checkpoint, if there is one"
