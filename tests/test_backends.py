@@ -1,5 +1,6 @@
 """What runs where, and the promise that importing costs nothing."""
 
+import os
 import subprocess
 import sys
 
@@ -20,12 +21,37 @@ def test_backends_tells_what_is_in_use() -> None:
     assert torch_srelu.backends() == table
 
 
-def test_unknown_backend() -> None:
-    with (
-        pytest.raises(ValueError, match="one of reference, cpu, triton, got 'gpu'"),
-        torch_srelu.use_backend("gpu"),
-    ):
-        pass
+@pytest.mark.usefixtures("one_thread")
+def test_threads_are_counted_in_words() -> None:
+    assert torch_srelu.backends()["cpu"].endswith("; 1 thread)")
+
+
+def test_unknown_backend_is_refused_at_once() -> None:
+    with pytest.raises(ValueError, match="one of reference, cpu, triton, got 'gpu'"):
+        torch_srelu.use_backend("gpu")  # not only when the context begins
+
+
+COMPILED_TRITON = """
+import torch, torch_srelu
+with torch_srelu.use_backend("triton"):
+    try:
+        torch_srelu.SReLU(3)(torch.randn(2, 3))
+    except ValueError as error:
+        print(error)
+"""
+
+
+def test_triton_needs_a_gpu_or_its_interpreter() -> None:
+    pytest.importorskip("triton")
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILED_TRITON],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    assert 'use_backend("triton") cannot compute a tensor on cpu' in done.stdout, done.stderr
 
 
 IMPORT = """

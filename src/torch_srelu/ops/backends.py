@@ -12,6 +12,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
+from ..wording import counted
 from . import cpp, cpu, triton_launch
 
 NAMES = ("reference", "cpu", "triton")
@@ -28,9 +29,9 @@ def backends() -> dict[str, str]:
         ['cpu', 'cuda', 'other']
     """
     table = {"other": "reference (plain torch): there is no kernel for other devices"}
-    reason = cpu.why_not()
+    reason, threads = cpu.why_not(), counted(torch.get_num_threads(), "thread")
     table["cpu"] = (
-        f"cpu (C, {cpu.isa()}; float32, float64, bfloat16; {torch.get_num_threads()} threads)"
+        f"cpu (C, {cpu.isa()}; float32, float64, bfloat16; {threads})"
         if reason is None
         else f"reference (plain torch): {reason}"
     )
@@ -49,8 +50,7 @@ def backends() -> dict[str, str]:
     return table
 
 
-@contextlib.contextmanager
-def use_backend(name: str) -> Iterator[None]:
+def use_backend(name: str) -> contextlib.AbstractContextManager[None]:
     """Compute with one execution, "reference", "cpu" or "triton", inside this context.
 
     For comparisons and tests: the choice is made for you otherwise. "triton" takes CPU tensors only
@@ -62,12 +62,17 @@ def use_backend(name: str) -> Iterator[None]:
         ...     torch_srelu.backends()["cpu"]
         'reference: forced by use_backend'
     """
-    global forced
     if name not in NAMES:
         raise ValueError(f"backend must be one of {', '.join(NAMES)}, got {name!r}")
     reason = cpu.why_not() if name == "cpu" else _no_triton() if name == "triton" else None
     if reason is not None:
         raise RuntimeError(f"the backend {name!r} cannot be used here: {reason}")
+    return _forcing(name)
+
+
+@contextlib.contextmanager
+def _forcing(name: str) -> Iterator[None]:
+    global forced
     before, forced = forced, name
     try:
         yield
@@ -87,6 +92,11 @@ def kernels(x: Tensor) -> ModuleType | None:
             raise ValueError(f'use_backend("cpu") cannot compute a tensor on {x.device}')
         return cpu if x.dtype in cpu.DTYPES else None
     if forced == "triton":
+        if not (x.is_cuda or _interpreted()):
+            raise ValueError(
+                f'use_backend("triton") cannot compute a tensor on {x.device}, except under '
+                "Triton's interpreter: set TRITON_INTERPRET=1 before Python starts"
+            )
         return _triton()
     if device == "cpu" and x.dtype in cpu.DTYPES:
         return cpu if cpu.why_not() is None else _notice(cpu.why_not())
@@ -112,6 +122,16 @@ def _triton() -> ModuleType | None:
     from . import triton  # late: importing torch_srelu must not import Triton
 
     return triton
+
+
+@functools.cache
+def _interpreted() -> bool:
+    """Whether Triton's interpreter runs the kernels, which was decided when they were imported."""
+    from triton import JITFunction
+
+    from .triton_kernels import forward_runs
+
+    return not isinstance(forward_runs, JITFunction)
 
 
 @functools.cache
