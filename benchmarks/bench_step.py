@@ -30,7 +30,17 @@ import torch
 
 from torch_srelu.lab.environment import environment
 from torch_srelu.lab.files import write
-from training_steps import ACTIVATIONS, MODES, NETS, RECOMPUTED, RELU, Setting, Work, training_step
+from training_steps import (
+    ACTIVATIONS,
+    MODES,
+    NETS,
+    RECOMPUTED,
+    RELU,
+    Setting,
+    Work,
+    training_step,
+    why_not,
+)
 
 COLUMNS = (
     *("net", "mode", "activation", "batch", "pixels", "precision", "median_ms", "p20_ms", "p80_ms"),
@@ -83,6 +93,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     given = parser.parse_args(arguments)
     if given.turns < 3:
         parser.error(f"--turns must be at least 3, or there is no spread; got {given.turns}")
+    for net in [] if given.table else given.nets:
+        if reason := why_not(net):  # now, and not after other networks were measured
+            others = " ".join(name for name in given.nets if name != net)
+            parser.error(f"{net}: {reason}" + (f", or give --nets {others}" if others else ""))
     given.device = torch.device("cuda" if cuda else "cpu")
     given.precision = given.precision or ("bf16" if cuda else "float32")
     if RELU not in given.activations:

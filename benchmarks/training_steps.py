@@ -57,6 +57,17 @@ def training_step(net: str, activation: str, mode: str, setting: Setting) -> Wor
     return recomputing
 
 
+def why_not(net: str) -> str | None:
+    """Why ``net`` cannot be built here; None if it can."""
+    if net == "nin":
+        return None
+    try:
+        import torchvision.models  # noqa: F401
+    except (ImportError, OSError, RuntimeError) as error:  # absent, or made for another torch
+        return f"torchvision cannot be imported ({error}); install the one for this torch"
+    return None
+
+
 def _nin(activation: str, mode: str, setting: Setting) -> Work:
     name = SRELU if activation == RECOMPUTED else activation
     run = recipe("cifar10", name, seed=0, batch=setting.batch, precision=setting.precision)

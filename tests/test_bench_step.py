@@ -1,6 +1,7 @@
 """The benchmark of training steps: it runs on small sizes, and its records become tables."""
 
 import csv
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,19 @@ def test_bad_arguments_measure_nothing(bench_step, bad, tmp_path, capsys):
     with pytest.raises(SystemExit):
         bench_step.main([*bad, "--out", str(tmp_path)])
     assert "turns must be at least 3" in capsys.readouterr().err or bad[0] == "--nets"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("nets", [["nin", "resnet50"], ["resnet50"]])
+def test_without_torchvision_nothing_is_measured(bench_step, nets, tmp_path, monkeypatch, capsys):
+    for name in ("torchvision", "torchvision.models"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(SystemExit):
+        bench_step.main(["--nets", *nets, "--out", str(tmp_path)])
+    printed = capsys.readouterr()
+    assert "resnet50: torchvision cannot be imported" in printed.err
+    assert printed.err.endswith(", or give --nets nin\n") == ("nin" in nets)
+    assert not printed.out
     assert not list(tmp_path.iterdir())
 
 
