@@ -21,7 +21,7 @@ def test_what_exists_is_accepted() -> None:
 
 def test_a_short_list_is_shown_whole() -> None:
     assert refusal("stone") == (
-        "unknown fruit 'stone': Choose one of apple, apples, apple-pie, banana"
+        "unknown fruit 'stone': choose one of apple, apples, apple-pie, banana"
     )
     assert refusal("bananna").startswith("unknown fruit 'bananna': did you mean 'banana'? Choose")
 

@@ -49,6 +49,11 @@ def test_help_names_all_that_can_be_chosen(command: str) -> None:
     assert {*ACTIVATIONS, *PLANS, *SETTINGS, "slope", "hinges"} <= words
 
 
+def test_help_names_the_data_sets_that_can_be_got() -> None:
+    words = set(re.findall(r"[\w-]+", srelu("data get --help").output))
+    assert {name for name, data in DATASETS.items() if data.sources} <= words
+
+
 def test_every_example_in_the_help_is_a_valid_command() -> None:
     group = typer.main.get_command(app)
     seen = set()
@@ -136,6 +141,8 @@ def test_slow_packages_are_imported_when_they_are_needed() -> None:
         ("train srelu --data nowhere", "--data nowhere: no such folder"),
         ("paper run rehearsal --data nowhere", "--data nowhere: no such folder"),
         ("paper run rehearsal --device tpu", "unknown device 'tpu': choose cpu or cuda"),
+        ("train --set validation=0.99999", "validation 0.99999 leaves 0 training images, fewer"),
+        ("train --dataset mnist", "with --data (in Python: data_root) or SRELU_DATA"),
         ("train --dataset mnist", "get it with `srelu data get mnist`"),
         ("report nowhere", "no records in nowhere: train some with `srelu compare`"),
         (
@@ -155,6 +162,7 @@ def test_slow_packages_are_imported_when_they_are_needed() -> None:
 def test_mistakes_are_one_clear_line(tmp_path: Path, line: str, message: str) -> None:
     result = srelu(line)
     assert result.exit_code == 1
+    assert not result.stdout
     assert result.stderr.startswith("srelu: ")
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
@@ -196,6 +204,7 @@ def test_wrong_usage_has_its_own_exit_code() -> None:
     assert srelu("compare --seeds 0").exit_code == 2
     assert srelu("no-such-command").exit_code == 2
     assert srelu("paper figure9").exit_code == 2
+    assert srelu("paper figure1 --results here").exit_code == 2  # it is drawn from no records
 
 
 def test_report_in_every_format(tmp_path: Path) -> None:

@@ -50,5 +50,7 @@ def test_it_is_drawn_from_all_seeds_of_googlenet(tmp_path: Path):
 
 
 def test_without_a_record_it_says_so():
-    with pytest.raises(ValueError, match="has no record yet: `srelu paper run googlenet`"):
+    with pytest.raises(
+        ValueError, match="has no record yet: `srelu paper run googlenet-imagenette`"
+    ):
         FROM_RECORDS["figure3"](Standing([]))

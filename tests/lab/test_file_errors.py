@@ -27,6 +27,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (lambda: Path("folder").write_bytes(b""), "folder is a folder, where a file is expected"),
         (lambda: os.stat(b"no/such"), "the folder no for such does not exist"),
         (lambda: Path("nothing").read_bytes(), "nothing does not exist"),
+        (lambda: Path("/proc/x").mkdir(), "/proc/x does not exist, or cannot be made there: name"),
         (lambda: Path("folder").mkdir(), "folder: file exists"),  # two at the same moment
     ],
 )

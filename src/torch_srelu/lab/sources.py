@@ -10,6 +10,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from ..wording import counted
 from .batches import Batches, BatchSource
 from .data.errors import DataError
 from .data.imagenet.batches import KeptBatches, StreamedBatches, evaluated, load_whole, middles
@@ -66,6 +67,17 @@ def open_source(run: Run, root: Path | str | None, device: torch.device, team: T
     return kind(run, root, device, team)
 
 
+def _apart(labels: Tensor, run: Run) -> tuple[Tensor, Tensor]:
+    """Indices of the images that are trained on and of those kept apart for validation."""
+    used, held = split(labels, run.validation)
+    if len(held) and len(used) < run.batch:
+        raise ValueError(
+            f"validation {run.validation} leaves {counted(len(used), 'training image')}, fewer "
+            f"than the {run.batch} of a batch: choose a smaller share"
+        )
+    return used, held
+
+
 class Held(NamedTuple):
     """Prepared images on the device, and their classes."""
 
@@ -83,7 +95,7 @@ class Tensors:
     def __init__(self, run: Run, root: Path | str | None, device: torch.device, team: Team) -> None:
         self.run, self.root, self.device, self.team = run, root, device, team
         images, labels = load(run.dataset, "train", root)
-        used, held = split(labels, run.validation)  # nothing is fitted on what is held out
+        used, held = _apart(labels, run)  # nothing is fitted on what is held out
         train = images[used].to(device)
         white, cache = dataset(run.dataset).white, cache_folder() / "preprocessed"
         self.transform = fit(run.preprocessing, train, white, cache)
@@ -143,7 +155,7 @@ class Photographs:
             raise DataError(
                 f"{run.dataset} has {expected} classes, but {place} has {len(train.classes)}"
             )
-        used, held = split(train.labels, run.validation)
+        used, held = _apart(train.labels, run)
         self.train, self.held = train.select(used), train.select(held)
         self.kept: Tensor | None = None
         self._first: Tensor | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -67,22 +68,32 @@ def show(context: typer.Context, data: DataFolder = None) -> None:
 
 
 @app.command()
-def get(context: typer.Context, name: str, data: DataFolder = None) -> None:
+def get(
+    context: typer.Context,
+    name: Annotated[
+        str,
+        typer.Argument(help=f"One of {', '.join(n for n, d in DATASETS.items() if d.sources)}."),
+    ],
+    data: DataFolder = None,
+) -> None:
     """Download a data set from its official source.
 
     A download that was cut short goes on where it stopped; checksums are verified.
     """
     with one_line_errors():
-        with Progress(
+        progress = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             DownloadColumn(),
             TimeRemainingColumn(),
             console=console,
-        ) as progress:
-            tasks: dict[str, TaskID] = {}
+        )
+        tasks: dict[str, TaskID] = {}
+        with ExitStack() as shown:
 
             def advance(file: str, have: int, total: int | None) -> None:
+                if not tasks:
+                    shown.enter_context(progress)  # not before: it would leave an empty line
                 if file not in tasks:
                     tasks[file] = progress.add_task(file, total=total)
                 progress.update(tasks[file], completed=have, total=total)

@@ -34,7 +34,7 @@ def explain(error: OSError) -> str:
                 f"the folder {path.parent} for {path.name} does not exist: make it, or name "
                 "another place"
             )
-        return f"{path} does not exist: name one that does"
+        return f"{path} does not exist, or cannot be made there: name another place"
     if isinstance(error, PermissionError) or error.errno == errno.EROFS:
         return (
             f"{path} may not be read or written ({_words(error)}): change its permissions or those "

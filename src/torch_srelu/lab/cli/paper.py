@@ -41,13 +41,16 @@ TABLES = {
     "table4": "MNIST.",
     "table5": "GoogLeNet: the paper on ImageNet, ours on ten of its classes.",
 }
-FIGURES = {
+DRAWN_FIGURES = {
     "figure1": "The laws of Weber-Fechner and Stevens and the SReLU forms that imitate them.",
     "figure2": "The piecewise-linear family, ReLU to maxout, and SReLU.",
+}
+RECORDED_FIGURES = {
     "figure3": "How large the inputs of each layer's activation are in GoogLeNet, from records.",
     "figure4": "How training converges on CIFAR-10 and CIFAR-100, from the committed records.",
     "functions": "The functions that SReLU learned, layer by layer, from the committed records.",
 }
+OutFile = Annotated[Path, typer.Option(help="File to write: .png, .svg or .pdf.")]
 
 
 def _table(name: str) -> Callable[..., None]:
@@ -77,26 +80,29 @@ def _table(name: str) -> Callable[..., None]:
     return command
 
 
-def _figure(name: str) -> Callable[..., None]:
-    def command(
-        out: Annotated[Path, typer.Option(help="File to write: .png, .svg or .pdf.")] = Path(
-            f"{name}.png"
-        ),
-        results: ResultsFolder = None,
-    ) -> None:
-        with one_line_errors():
-            from ..paper.figures import DRAWN, FORMATS, FROM_RECORDS, render
-
-            kind = out.suffix.removeprefix(".")
-            check_choice(f"file type of {out}", kind, FORMATS)
-            if name in DRAWN:
-                figure = DRAWN[name]()
-            else:
-                figure = FROM_RECORDS[name](Standing.committed(results))
-            files.write(out, render(figure, kind))
-            console.print(Text(f"{name} is in {out}"))
+def _drawn_figure(name: str) -> Callable[..., None]:
+    def command(out: OutFile = Path(f"{name}.png")) -> None:
+        _draw(name, out)
 
     return command
+
+
+def _recorded_figure(name: str) -> Callable[..., None]:
+    def command(out: OutFile = Path(f"{name}.png"), results: ResultsFolder = None) -> None:
+        _draw(name, out, results)
+
+    return command
+
+
+def _draw(name: str, out: Path, results: Path | None = None) -> None:
+    with one_line_errors():
+        from ..paper.figures import DRAWN, FORMATS, FROM_RECORDS, render
+
+        kind = out.suffix.removeprefix(".")
+        check_choice(f"file type of {out}", kind, FORMATS)
+        figure = DRAWN[name]() if name in DRAWN else FROM_RECORDS[name](Standing.committed(results))
+        files.write(out, render(figure, kind))
+        console.print(Text(f"{name} is in {out}"))
 
 
 @app.command("ablations")
@@ -139,7 +145,9 @@ def _differences(results: ResultsFolder = None) -> None:
 
 for _name, _words in TABLES.items():
     app.command(_name, help=_words)(_table(_name))
-for _name, _words in FIGURES.items():
-    app.command(_name, help=_words)(_figure(_name))
+for _name, _words in DRAWN_FIGURES.items():
+    app.command(_name, help=_words)(_drawn_figure(_name))
+for _name, _words in RECORDED_FIGURES.items():
+    app.command(_name, help=_words)(_recorded_figure(_name))
 app.command("run")(blocks.run)
 app.command("collect")(blocks.collect)

@@ -47,7 +47,7 @@ def locate(data: DataSet, root: Path | str | None = None) -> Path:
         get = f"get it with `srelu data get {data.name}`, or " if data.sources else ""
         raise DataError(
             f"{data.name} was not found in {looked}: {get}name the folder that holds "
-            f"{data.folders[0]} with --data or {VARIABLE}"
+            f"{data.folders[0]} with --data (in Python: data_root) or {VARIABLE}"
         )
     return place
 

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from .. import systems
 from ..records import Record
+from .cells import how_to_run
 from .drawing import COLOURS, GRID, INK, SOFT, panels, styled
 from .standing import Standing
 
@@ -28,7 +29,7 @@ def draw_recorded(standing: Standing) -> Figure:
     if not found:
         raise ValueError(
             "Figure 3 is drawn from GoogLeNet with SReLU, which has no record yet: "
-            "`srelu paper run googlenet`"
+            f"{how_to_run('googlenet+srelu', 'imagenet', standing)}"
         )
     nets = [record.run.net for record in found]
     chosen = max(set(nets), key=nets.count)  # one network, that with the most runs
