@@ -222,15 +222,6 @@ def test_an_activation_that_is_never_called_is_left_and_listed():
     assert any("did not call" in line.why for line in ts.summary(net).left)
 
 
-def test_a_fused_encoder_layer_is_left_because_it_would_bypass_the_unit():
-    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
-    ts.convert(layer, torch.randn(2, 5, 8))
-    assert "fused" in ts.summary(layer).left[0].why
-    slow = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0)
-    assert_converted(slow, torch.randn(5, 2, 8), example=torch.randn(5, 2, 8))
-    assert sizes(slow, "relu") == [(16, -1)]
-
-
 def test_a_graph_of_torch_fx_is_left_where_it_calls_functions():
     traced = torch.fx.symbolic_trace(Reused())
     ts.convert(traced)

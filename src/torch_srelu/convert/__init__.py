@@ -4,8 +4,8 @@ A run on fake tensors (`probe`, from `inputs`) shows every activation that is ca
 module, a function or a method of a tensor (`observer`), and where its channels are (`flow`, by the
 rules in `channels`). `plan` decides what becomes of each: an activation module that is called in
 one place is swapped for its unit, every other call is rewritten in the method that makes it
-(`rewrite`); what the run did not come to is listed (`unreached`). Nothing changes before everything
-is decided.
+(`rewrite`); what the run did not come to (`unreached`) and what torch computes past any unit
+(`fused`) is listed. Nothing changes before everything is decided.
 """
 
 from __future__ import annotations

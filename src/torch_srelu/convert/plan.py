@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from torch import nn
 
 from ..functional import DTYPES
+from .fused import bypassed
 from .observer import Call, Place, Slot
 
 
@@ -87,8 +88,9 @@ def sites_of(model: nn.Module, calls: list[Call]) -> list[Site]:
     for site in sites:
         site.first = site.slot not in seen
         seen.add(site.slot)
+    past = bypassed(model)
     for site in sites:
-        site.problem = _problem(site)
+        site.problem = (site.holder and past.get(site.holder)) or _problem(site)
     return sites
 
 
@@ -118,11 +120,6 @@ def _problem(site: Site) -> str | None:
         return "called in a loop over layers, but not as an attribute of the module that loops"
     if not site.rewritten:
         return None
-    if site.place is not None and _has_fused_twin(site.place.owner):
-        return (
-            "in evaluation mode a fused kernel with a ReLU of its own may run instead; "
-            "build the layer with activation=SReLU(dim_feedforward, dim=-1)"
-        )
     if site.place is not None and _pickles_itself(type(site.place.owner)):
         return "the class of the module has its own way of pickling, which would lose the change"
     return next((c.problem for c in site.calls if c.problem), None)
@@ -134,11 +131,6 @@ def _is_attribute(site: Site) -> bool:
     if slot is None or place is None:
         return False
     return slot.parent is place.owner and slot.name.isidentifier()
-
-
-def _has_fused_twin(owner: nn.Module) -> bool:
-    """Whether torch may run one kernel in place of the module's own forward pass."""
-    return isinstance(owner, nn.TransformerEncoderLayer) and owner.self_attn.batch_first
 
 
 def _pickles_itself(cls: type) -> bool:

@@ -1,0 +1,84 @@
+"""Rectifiers that torch may compute past a unit are left, and all others are converted."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from checking import assert_converted, sizes, units
+from torch import nn
+
+import torch_srelu as ts
+
+pytestmark = [
+    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.filterwarnings("ignore:no activation of"),
+]
+
+
+class OwnReLU(nn.ReLU):
+    """Torch's fused kernel takes it for a ReLU."""
+
+
+def encoder_layer(activation, **options):
+    return nn.TransformerEncoderLayer(8, 2, 16, 0.0, activation, **options)
+
+
+@pytest.mark.parametrize("activation", [F.relu, nn.ReLU(), nn.ReLU(inplace=True), OwnReLU()])
+def test_a_fused_encoder_layer_is_left_because_it_would_bypass_the_unit(activation):
+    layer = encoder_layer(activation, batch_first=True)
+    net = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.TransformerEncoder(layer, 2)).eval()
+    x = torch.randn(2, 5, 8)
+    original = copy.deepcopy(net)
+    ts.convert(net, x)
+    assert sizes(net, "1") == [(8, -1)]
+    assert len(units(net)) == 1
+    left = ts.summary(net).left
+    assert len(left) == 2
+    assert all("fused" in line.why for line in left)
+    with torch.no_grad():  # the fused kernel runs
+        assert torch.equal(net(x), original(x))
+    assert torch.equal(net(x), original(x))  # it does not
+
+
+@pytest.mark.parametrize("activation", [F.relu, nn.ReLU()])
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_a_decoder_layer_has_no_fused_kernel(activation, batch_first):
+    class Decoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.TransformerDecoderLayer(
+                8, 2, 16, 0.0, activation, batch_first=batch_first
+            )
+
+        def forward(self, x):
+            return self.layer(x, x)
+
+    net = Decoder().eval()
+    x = torch.randn(2, 5, 8)
+    assert_converted(net, x, example=x)
+    assert_fast_is_slow(net, x)
+
+
+@pytest.mark.parametrize(
+    ("activation", "batch_first"),
+    [(F.relu, False), (nn.ReLU(), False), (F.leaky_relu, True), (nn.LeakyReLU(), True)],
+)
+def test_an_encoder_layer_that_is_never_fused_is_converted(activation, batch_first):
+    net = nn.TransformerEncoder(
+        encoder_layer(activation, batch_first=batch_first), 2, enable_nested_tensor=False
+    ).eval()
+    x = torch.randn(2, 5, 8)
+    assert_converted(net, x, example=x)
+    assert [(unit.num_channels, unit.dim) for unit in units(net)] == [(16, -1)] * 2
+    assert_fast_is_slow(net, x)
+
+
+def assert_fast_is_slow(net, x):
+    """Units that have learned are at work with and without gradients."""
+    with torch.no_grad():
+        before = net(x)
+        for unit in units(net):
+            unit.a_l.fill_(0.9)
+        assert not torch.equal(net(x), before)
+        torch.testing.assert_close(net(x), torch.enable_grad()(net)(x))
