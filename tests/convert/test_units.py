@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from checking import assert_converted, units
+from checking import assert_converted, assert_same, units
 from torch import nn
 
 import torch_srelu as ts
@@ -48,6 +48,44 @@ def test_later_reads_of_an_in_place_input_see_the_result(how):
         del net.inner, ts_net.inner
     assert_converted(ts_net, torch.randn(3, 4))
     assert all(isinstance(unit, InPlaceSReLU) for unit in units(ts_net))
+
+
+class PreActivation(nn.Module):
+    """A block that overwrites what it is given."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.relu, self.linear = nn.ReLU(inplace=True), nn.Linear(4, 4)
+        self.how = how
+
+    def forward(self, x):
+        if self.how == "tensor":
+            return self.linear(self.relu(x))
+        if self.how == "view":
+            return self.linear(self.relu(x[:2]))
+        if self.how == "taken out":
+            return self.linear(self.relu(x.pop()))
+        if self.how == "put in":
+            x.append(self.linear(x[0]))
+            return self.linear(self.relu(x[1]))
+        raise AssertionError(self.how)
+
+
+@pytest.mark.parametrize("how", ["tensor", "view", "taken out", "put in"])
+def test_whoever_calls_a_converted_part_sees_what_it_wrote_into_its_input(how):
+    def run(block):
+        x = torch.linspace(-1, 1, 12).reshape(3, 4)
+        given = x.clone() if how in ("tensor", "view") else [x.clone()]
+        held = given if how in ("tensor", "view") else given[0]
+        y = block(given)
+        return [y, held, *given]
+
+    block = PreActivation(how)
+    expected = run(block)
+    example = torch.ones(3, 4)
+    ts.convert(block, example if how in ("tensor", "view") else ([example],))
+    assert len(units(block)) == 1
+    assert_same(expected, run(block))
 
 
 def test_in_place_is_dropped_where_nobody_looks():

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from ..replay import RandomState
 from . import inputs
@@ -100,8 +100,10 @@ def _run(
             slot.parent._modules[slot.name] = stand_in = copy.copy(slot.module)
             slots[id(stand_in)] = slot
         args, kwargs = _arguments(convert(example))
+        given = tree_leaves((args, kwargs))  # now: the network may take tensors out of a list
         with Observer(model, (args, kwargs), slots) as observer:
-            observer.look_for_overwritten(model(*args, **kwargs))
+            out = model(*args, **kwargs)
+            observer.look_for_overwritten((out, given, args, kwargs))  # whoever called may read all
         return observer.calls
 
 
