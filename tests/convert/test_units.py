@@ -88,6 +88,38 @@ def test_whoever_calls_a_converted_part_sees_what_it_wrote_into_its_input(how):
     assert_same(expected, run(block))
 
 
+class Constrained(nn.Module):
+    """Keeps its own weights positive."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.weight = nn.Parameter(torch.linspace(-1, 1, 12).reshape(3, 4))
+        self.register_buffer("shift", torch.linspace(-1, 1, 3))
+        self.how = how
+
+    def forward(self, x):
+        if self.how == "data":
+            self.weight.data.relu_()
+        elif self.how == "detach":
+            F.relu(self.weight.detach(), inplace=True)
+        elif self.how == "part":
+            F.relu_(self.weight.data[1:])
+        elif self.how == "buffer":
+            F.relu_(self.shift)
+        return F.linear(x, self.weight, self.shift)
+
+
+@pytest.mark.parametrize("how", ["data", "detach", "part", "buffer"])
+def test_what_is_written_into_weights_is_still_written(how):
+    net, x = Constrained(how), torch.randn(2, 4)
+    original = copy.deepcopy(net)
+    ts.convert(net, x)
+    assert len(units(net)) == 1
+    assert torch.equal(net(x), original(x))
+    assert torch.equal(net.weight, original.weight)
+    assert torch.equal(net.shift, original.shift)
+
+
 def test_in_place_is_dropped_where_nobody_looks():
     net = ts.convert(nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True), nn.Linear(4, 4)))
     assert type(net[1]) is ts.SReLU

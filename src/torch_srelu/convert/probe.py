@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from ..replay import RandomState
@@ -103,7 +104,11 @@ def _run(
         given = tree_leaves((args, kwargs))  # now: the network may take tensors out of a list
         with Observer(model, (args, kwargs), slots) as observer:
             out = model(*args, **kwargs)
-            observer.look_for_overwritten((out, given, args, kwargs))  # whoever called may read all
+            # Whoever called may read these, and the next run reads the weights.
+            weights = [t for t in (*model.parameters(), *model.buffers()) if not is_lazy(t)]
+            observer.look_for_overwritten((out, given, args, kwargs, weights))
+            if fake:  # a weight is itself or, in a function, the fake that was made of it
+                observer.look_for_overwritten(convert(weights))
         return observer.calls
 
 
