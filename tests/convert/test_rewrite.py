@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from checking import Loop, Reused, assert_converted, assert_same, units
 from torch import nn
+from torch.nn.utils import parametrizations, parametrize
 
 import torch_srelu as ts
 
@@ -105,6 +106,70 @@ def test_a_subclass_of_an_activation_keeps_its_class():
     assert_converted(net, torch.randn(3, 4))
     assert isinstance(net[1], OwnReLU)
     assert len(units(net)) == 2
+
+
+class Rectified(nn.Linear):
+    """A layer whose own method is rewritten, and whose weight can be parametrized."""
+
+    def forward(self, x, deep=False):
+        y = F.relu(super().forward(x))
+        return F.relu(y - 0.1) if deep else y
+
+
+class Deep(nn.Sequential):
+    def forward(self, x):
+        return self[0](x, True)
+
+
+def parametrized():
+    net = Deep(Rectified(4, 5))
+    for name in ("weight", "bias"):
+        parametrize.register_parametrization(net[0], name, nn.Tanh())
+    return net
+
+
+def test_a_parametrized_module_can_be_freed_of_its_parametrizations():
+    net, x = parametrized(), torch.randn(3, 4)
+    copied, before, names = copy.deepcopy(net), net(x), set(net.state_dict())
+    ts.convert(net, x)
+    assert len(units(net)) == 2
+    assert torch.equal(net(x), before)
+    assert torch.equal(copied(x), before)
+    assert names < set(net.state_dict())
+    assert parametrize.type_before_parametrizations(net[0]).__name__ == "Rectified"
+    converted = copy.deepcopy(net)
+    with pytest.raises(RuntimeError, match="only supported through state_dict"):
+        pickle.dumps(net)
+    for name in ("weight", "bias"):
+        parametrize.remove_parametrizations(net[0], name)
+    assert torch.equal(net(x), before)
+    assert torch.equal(copied(x), before)  # it has a class of its own
+    assert not parametrize.is_parametrized(net[0])
+    assert isinstance(net[0], Rectified)
+    assert set(Rectified(4, 5).state_dict()) < set(net[0].state_dict())
+    for other in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert torch.equal(other(x), before)
+        assert type(other[0]) is type(net[0])
+    fresh = ts.convert(parametrized(), x)
+    fresh.load_state_dict(converted.state_dict())
+    assert torch.equal(fresh(x), before)
+
+
+def test_a_module_that_is_parametrized_between_two_conversions_stays_so():
+    net, x = Deep(Rectified(4, 5)), torch.randn(3, 4)
+    ts.convert(net[0], x)
+    assert len(units(net)) == 1
+    parametrizations.weight_norm(net[0])
+    copied, before = copy.deepcopy(net), net(x)
+    ts.convert(net, x)
+    assert len(units(net)) == 2
+    assert parametrize.is_parametrized(net[0], "weight")
+    assert torch.equal(net(x), before)
+    assert torch.equal(copied(x), before)
+    assert torch.equal(copy.deepcopy(net)(x), before)
+    parametrize.remove_parametrizations(net[0], "weight")
+    assert torch.equal(net(x), before)
+    assert torch.equal(copied(x), before)
 
 
 PROGRAM = """

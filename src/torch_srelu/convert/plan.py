@@ -10,6 +10,7 @@ from torch import nn
 from ..functional import DTYPES
 from .fused import bypassed
 from .observer import Call, Place, Slot
+from .rewrite import REWRITTEN
 
 
 @dataclass(eq=False)
@@ -135,11 +136,8 @@ def _is_attribute(site: Site) -> bool:
 
 def _pickles_itself(cls: type) -> bool:
     """Whether the class decides how its modules are pickled and copied, as torch.fx graphs do."""
-    original, _ = getattr(cls, "_srelu_rewritten", (cls, ()))
-    return (
-        original.__reduce_ex__ is not object.__reduce_ex__
-        or original.__reduce__ is not object.__reduce__
-    )
+    others = [c for c in cls.__mro__ if c is not object and REWRITTEN not in vars(c)]
+    return any({"__reduce_ex__", "__reduce__"} & vars(c).keys() for c in others)
 
 
 def keep_modules_whole(sites: list[Site]) -> None:

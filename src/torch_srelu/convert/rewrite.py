@@ -2,8 +2,8 @@
 
 The method is rewritten as source text: control flow, training branches and closures stay what they
 are, and torch.compile, tracebacks and ``inspect.getsource`` see ordinary Python. The module gets a
-class of its own, a subclass of its class under the same name, as torch's parametrizations do. A
-pickle of it holds the original class and the new text.
+class of its own, a subclass of its class under the same name, as torch's parametrizations do, and
+below the class that those have made. A pickle of it holds the original class and the new text.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from types import CodeType, FunctionType
 from typing import Any, Literal, NamedTuple
 
 from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
 
 Position = tuple[int, int]  # line and column (in bytes) at which a call expression ends: unique
 
@@ -168,15 +169,30 @@ def _compile(function: FunctionType, source: str) -> FunctionType:
 
 Sources = tuple[tuple[str, str], ...]  # (name of the method, its new text)
 
+REWRITTEN = "_srelu_rewritten"  # on a class made here: the class that it rewrites, and its sources
+
 
 def rewritten_class(module: nn.Module, edits: dict[str, dict[Position, Edit]]) -> type:
     """The class that makes these edits to the methods of ``module``."""
-    cls = type(module)
-    original, sources = getattr(cls, "_srelu_rewritten", (cls, ()))
+    top = type(module)
+    cls = top.__bases__[0] if _is_parametrized(module) else top
+    original, sources = vars(cls).get(REWRITTEN, (cls, ()))
     texts = dict(sources)
     for name, changes in edits.items():
         texts[name] = new_source(inspect.getattr_static(cls, name), changes)
-    return _subclass(original, tuple(sorted(texts.items())))
+    new = _subclass(original, tuple(sorted(texts.items())))
+    if cls is top:
+        return new
+    # Torch's class stays the topmost one: its properties compute the weights, and torch takes them
+    # away again. A new one, because copies of the module that are not converted share the old one.
+    kind: Any = type(top)
+    return kind(top.__name__, (new,), dict(vars(top)))
+
+
+def _is_parametrized(module: nn.Module) -> bool:
+    """Whether the class of ``module`` is the one that torch made for its parametrized weights."""
+    names = module.parametrizations if is_parametrized(module) else None
+    return isinstance(names, nn.ModuleDict) and vars(type(module)).keys() >= names.keys()
 
 
 @functools.cache
@@ -193,7 +209,7 @@ def _subclass(cls: type, sources: Sources) -> type:
         "__module__": cls.__module__,
         "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__,
-        "_srelu_rewritten": (cls, sources),
+        REWRITTEN: (cls, sources),
     }
     return type(cls)(cls.__name__, (cls,), namespace)
 
