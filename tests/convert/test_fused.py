@@ -7,6 +7,9 @@ import torch
 import torch.nn.functional as F
 from checking import assert_converted, sizes, units
 from torch import nn
+from torch.ao.nn import intrinsic
+from torch.ao.nn.intrinsic import qat as intrinsic_qat
+from torch.ao.quantization import default_qat_qconfig
 
 import torch_srelu as ts
 
@@ -82,3 +85,17 @@ def assert_fast_is_slow(net, x):
             unit.a_l.fill_(0.9)
         assert not torch.equal(net(x), before)
         torch.testing.assert_close(net(x), torch.enable_grad()(net)(x))
+
+
+def test_a_module_that_is_fused_for_quantization_is_left():
+    fused = intrinsic.ConvReLU2d(nn.Conv2d(3, 4, 3), nn.ReLU())
+    trained = intrinsic_qat.LinearReLU(5, 6, qconfig=default_qat_qconfig)
+    net = nn.Sequential(fused, nn.Conv2d(4, 5, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    net.append(trained)
+    ts.convert(net, torch.randn(2, 3, 8, 8))
+    assert type(fused[1]) is nn.ReLU
+    assert type(trained) is intrinsic_qat.LinearReLU
+    assert sizes(net, "2") == [(5, -3)]
+    left = ts.summary(net).left
+    assert [line.where for line in left] == ["0.1", "5"]
+    assert all("quantization" in line.why for line in left)

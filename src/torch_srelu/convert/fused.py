@@ -8,6 +8,9 @@ _ENCODER = (
     "in evaluation mode a fused kernel with a ReLU of its own may run instead; "
     "build the layer with activation=SReLU(dim_feedforward, dim=-1)"
 )
+_QUANTIZED = (
+    "part of a fused module, and quantization would put its own ReLU in the place of the unit"
+)
 
 
 def bypassed(model: nn.Module) -> dict[nn.Module, str]:
@@ -21,6 +24,8 @@ def bypassed(model: nn.Module) -> dict[nn.Module, str]:
             found[module] = _ENCODER
             if isinstance(module.activation, nn.Module):
                 found |= dict.fromkeys(module.activation.modules(), _ENCODER)
+        elif _is_fused_for_quantization(type(module)):
+            found |= dict.fromkeys(module.modules(), _QUANTIZED)
     return found
 
 
@@ -30,3 +35,11 @@ def _may_be_fused(layer: nn.TransformerEncoderLayer) -> bool:
     The layer notes when it is built which rectifier its kernel has, and never looks again.
     """
     return layer.self_attn.batch_first and layer.activation_relu_or_gelu != 0
+
+
+def _is_fused_for_quantization(cls: type) -> bool:
+    """Whether modules of the class are such as ConvReLU2d, that quantization swaps as a whole.
+
+    Told by name, because torch is about to give up the package that they are in.
+    """
+    return any(base.__module__.startswith("torch.ao.nn.intrinsic.") for base in cls.__mro__)
