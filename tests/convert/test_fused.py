@@ -99,3 +99,25 @@ def test_a_module_that_is_fused_for_quantization_is_left():
     left = ts.summary(net).left
     assert [line.where for line in left] == ["0.1", "5"]
     assert all("quantization" in line.why for line in left)
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.RNNCell])
+def test_the_relu_of_a_recurrent_layer_is_listed(kind):
+    class Recurrent(nn.Module):
+        def __init__(self, nonlinearity):
+            super().__init__()
+            self.layer = kind(4, 6, nonlinearity=nonlinearity)
+
+        def forward(self, x):
+            out = self.layer(x)
+            return out[0] if kind is nn.RNN else out
+
+    x = torch.randn(5, 4)
+    net = Recurrent("relu")
+    before = net(x)
+    with pytest.warns(UserWarning, match="no activation of Recurrent could be converted"):
+        ts.convert(net, x)
+    assert torch.equal(net(x), before)
+    assert [(line.where, line.activation) for line in ts.summary(net).left] == [("layer", "ReLU")]
+    with pytest.raises(ValueError, match="nothing to convert"):
+        ts.convert(Recurrent("tanh"), x)

@@ -23,6 +23,7 @@ from torch.jit import ScriptModule
 from ..module import SReLU
 from . import record, units
 from .activations import MODULES
+from .fused import in_kernels
 from .observer import slots_of
 from .plan import Site, keep_modules_whole, sites_of
 from .probe import observe
@@ -91,7 +92,7 @@ def convert(
             site.problem = "not asked for"
             site.wanted = False
     keep_modules_whole([site for site in sites if site.wanted])
-    missed = unreached(model, observed.calls)
+    missed = unreached(model, observed.calls) | in_kernels(model)
     left = missed | _left(model, sites)
     if observed.failure:
         left[model, "training mode"] = f"the example cannot be used in it: {observed.failure}"

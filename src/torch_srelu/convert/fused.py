@@ -29,6 +29,15 @@ def bypassed(model: nn.Module) -> dict[nn.Module, str]:
     return found
 
 
+def in_kernels(model: nn.Module) -> dict[tuple[nn.Module, str], str]:
+    """The rectifiers that nothing calls, because they are in a kernel: {(module, what): why}."""
+    return {
+        (module, "ReLU"): "it is in torch's kernel of a recurrent layer"
+        for module in model.modules()
+        if isinstance(module, (nn.RNN, nn.RNNCell)) and module.nonlinearity == "relu"
+    }
+
+
 def _may_be_fused(layer: nn.TransformerEncoderLayer) -> bool:
     """Whether torch may run one kernel in place of the layer's own forward pass.
 
