@@ -70,3 +70,37 @@ def test_a_transposed_linear_layer_keeps_its_channels(turn):
     net = ts.convert(Turned(), torch.randn(2, 16, 8))
     assert units(net)[0].num_channels == 12
     assert net(torch.randn(2, 20, 8)).shape == (2, 12, 20)
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ((9,), (1, 1)),
+        ((2, 9), (9, -1)),
+        ((2, 5, 9), (1, 1)),
+        ((2, 5, 9, 3), (5, -3)),
+        ((2, 5, 9, 3, 4), (5, -4)),
+    ],
+)
+def test_channels_of_the_input_itself_are_in_dimension_1_by_convention(shape, expected):
+    net = ts.convert(nn.Sequential(nn.ReLU()), torch.randn(shape))
+    assert sizes(net, "0") == [expected]
+
+
+def test_a_waveform_of_any_length_goes_through_a_shared_unit_or_what_is_skipped():
+    class Waveform(nn.Module):
+        def __init__(self, act):
+            super().__init__()
+            self.act, self.conv = act, nn.Conv1d(1, 3, 5)
+
+        def forward(self, x):  # (N, samples)
+            return F.relu(self.conv(self.act(x)[:, None]))
+
+    example, longer = torch.randn(2, 20), torch.randn(2, 30)
+    with pytest.raises(ValueError, match="parameters are for 20"):
+        ts.convert(Waveform(nn.ReLU()), example)(longer)
+    by_hand = ts.convert(Waveform(ts.SReLU(1)), example)
+    skipped = ts.convert(Waveform(nn.ReLU()), example, skip="act")
+    assert sizes(by_hand, "act", "relu") == [(1, 1), (3, -2)]
+    assert sizes(skipped, "relu") == [(3, -2)]
+    assert by_hand(longer).shape == skipped(longer).shape == (2, 3, 26)

@@ -46,12 +46,13 @@ def convert(
 
     The network computes the same as before, bit for bit; what it gains are four trainable numbers
     per channel, or for all of a tensor where the channels of a layer cannot be followed to it, as
-    in attention scores. Modules, functions (``F.relu(x)``) and methods (``x.relu_()``) are
-    replaced, in place or not, and each place that calls one gets its own unit, even where one
-    module is called in several places. All else stays: the tree of modules, their classes (a module
-    whose method is rewritten gets a subclass of the same name), hooks, parameters and their names,
-    and the differences between training and evaluation. Functions become units named after them;
-    the weight that ``F.prelu`` took stays where it was, unused from now on.
+    in attention scores. On the input itself, before any layer, channels are in dimension 1 by
+    convention, unless it has 3 dimensions. Modules, functions (``F.relu(x)``) and methods
+    (``x.relu_()``) are replaced, in place or not, and each place that calls one gets its own unit,
+    even where one module is called in several places. All else stays: the tree of modules, their
+    classes (a module whose method is rewritten gets a subclass of the same name), hooks, parameters
+    and their names, and the differences between training and evaluation. Functions become units
+    named after them; the weight that ``F.prelu`` took stays where it was, unused from now on.
 
     `torch_srelu.summary` tells what was replaced, what was left as it was, and why.
 
