@@ -78,7 +78,7 @@ def test_move_trains_as_with_param_groups():
         assert torch.equal(a, b)
 
 
-@pytest.mark.parametrize("way", ["split", "move"])
+@pytest.mark.parametrize("way", ["split", "move", "move twice", "move, load, move"])
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_resumed_run_is_the_same_run(name, way):
     def start(net, saved=None):
@@ -86,11 +86,15 @@ def test_a_resumed_run_is_the_same_run(name, way):
         scheduler = SCHEDULES[name](optimizer)
         if way == "split":
             split(net, optimizer, [scheduler])
+        if way == "move, load, move":
+            move(net, optimizer)
         if saved:
             net.load_state_dict(saved[0])
             optimizer.load_state_dict(saved[1])
             scheduler.load_state_dict(saved[2])
-        if way == "move":
+        if way.startswith("move"):
+            move(net, optimizer)
+        if way == "move twice":
             move(net, optimizer)
         return optimizer, scheduler
 
@@ -122,3 +126,14 @@ def test_move_leaves_an_optimizer_that_has_no_place_to_move_to():
     assert optimizer.param_groups[0]["params"] == list(net.parameters())
     with pytest.raises(ValueError, match=r"build it from torch_srelu.param_groups"):
         ts.AdaptiveInit(net, optimizer)
+
+
+def test_a_state_of_other_groups_is_refused_by_a_moved_optimizer():
+    net = network()
+    optimizer = torch.optim.AdamW(two_groups(net), lr=0.01)
+    move(net, optimizer)
+    other = torch.optim.AdamW(net[0].parameters(), lr=0.01).state_dict()
+    before = copy.deepcopy(optimizer.state_dict())
+    with pytest.raises(ValueError, match="different number of parameter groups"):
+        optimizer.load_state_dict(other)
+    assert optimizer.state_dict() == before

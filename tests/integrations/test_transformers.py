@@ -243,11 +243,16 @@ def test_resnet18_on_real_images_is_frozen_then_adapted_then_trained(tmp_path):
         assert not (group["weight_decay"] and any(p in ours for p in group["params"]))
 
 
+def checkpoints(path):
+    """What a Trainer has saved, oldest first."""
+    return sorted(path.glob("checkpoint-*"), key=lambda p: int(p.name[11:]))
+
+
 @pytest.mark.parametrize("epoch", [1, 2, 3])
 def test_a_run_resumed_before_at_and_after_the_switch_is_the_same_run(epoch, tmp_path):
     whole = Classifier(small())
     trainer_for(whole, AdaptiveInitCallback(2), tmp_path, 4, save_strategy="epoch").train()
-    checkpoint = sorted(tmp_path.glob("checkpoint-*"), key=lambda p: int(p.name[11:]))[epoch - 1]
+    checkpoint = checkpoints(tmp_path)[epoch - 1]
     resumed = Classifier(small())
     trainer = trainer_for(resumed, AdaptiveInitCallback(2), tmp_path, 4)
     trainer.train(resume_from_checkpoint=str(checkpoint))
@@ -286,6 +291,35 @@ def test_a_second_training_goes_on(tmp_path):
     assert torch.equal(callback.seen[0][0][0], t_r)
     assert callback.init is not None
     assert callback.init.adapted
+
+
+def test_a_trainer_resumes_its_own_checkpoints(tmp_path):
+    """It keeps model and optimizer, and so the groups and the freeze of the training before."""
+    model = Classifier(small())
+    trainer = trainer_for(model, AdaptiveInitCallback(2), tmp_path, 4, save_strategy="epoch")
+    trainer.train()
+    ended = [p.detach().clone() for p in model.parameters()]
+    for epoch in (3, 2, 1):  # each time the later ones are saved anew
+        trainer.train(resume_from_checkpoint=str(checkpoints(tmp_path)[epoch - 1]))
+        assert all(torch.equal(a, b) for a, b in zip(model.parameters(), ended, strict=True))
+    trainer.args.num_train_epochs = 2  # ends frozen
+    trainer.train(resume_from_checkpoint=str(checkpoints(tmp_path)[0]))
+    trainer.args.num_train_epochs = 4
+    trainer.train(resume_from_checkpoint=str(checkpoints(tmp_path)[2]))
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), ended, strict=True))
+
+
+def test_what_a_second_training_saved_is_resumed(tmp_path):
+    def trainer_of(model):
+        return trainer_for(model, AdaptiveInitCallback(1), tmp_path, 3, save_strategy="epoch")
+
+    twice, resumed = Classifier(small()), Classifier(small())
+    trainer = trainer_of(twice)
+    trainer.train()
+    trainer.train()
+    trainer_of(resumed).train(resume_from_checkpoint=str(checkpoints(tmp_path)[1]))
+    for a, b in zip(twice.parameters(), resumed.parameters(), strict=True):
+        assert torch.equal(a, b)
 
 
 class NoisyDigits(Digits):

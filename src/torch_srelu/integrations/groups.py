@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 from torch import nn
@@ -33,17 +34,20 @@ def split(model: nn.Module, optimizer: Optimizer, schedulers: Iterable[Any] = ()
 def move(model: nn.Module, optimizer: Optimizer) -> None:
     """Moves the SReLU parameters of decayed groups to the group that has no weight decay.
 
-    To be called after the state of the optimizer is loaded. Its ``state_dict`` keeps the groups
-    that it was built with, so that one built in the same way can load it. An optimizer without such
-    a group stays as it is.
+    Its ``state_dict`` keeps the groups that it was built with: one built in the same way can load
+    it, moved or not. An optimizer without such a group stays as it is, and so does one from which
+    they were moved before.
     """
     free = next((g for g in optimizer.param_groups if not g.get("weight_decay")), None)
     if free is None:
         return
     built = [list(group["params"]) for group in optimizer.param_groups]
-    for _, moved in _take_out(model, optimizer):
-        free["params"] = [*free["params"], *moved]
+    moved = [p for _, taken in _take_out(model, optimizer) for p in taken]
+    if not moved:
+        return
+    free["params"] = [*free["params"], *moved]
     optimizer.register_state_dict_post_hook(lambda it, state: _as_built(it, state, built))
+    optimizer.register_load_state_dict_pre_hook(lambda it, state: _as_moved(it, state, built))
 
 
 def _take_out(model: nn.Module, optimizer: Optimizer) -> list[tuple[dict[str, Any], list]]:
@@ -78,12 +82,32 @@ def _as_built(
 ) -> dict[str, Any]:
     """A state_dict of the optimizer, with its parameters numbered and grouped as at first."""
     now = [p for group in optimizer.param_groups for p in group["params"]]
-    number = {p: i for i, p in enumerate(p for params in built for p in params)}
+    number = {p: i for i, p in enumerate(chain(*built))}
     return {
         **state,
         "state": {number[now[i]]: kept for i, kept in state["state"].items()},
         "param_groups": [
             {**group, "params": [number[p] for p in params]}
             for group, params in zip(state["param_groups"], built, strict=True)
+        ],
+    }
+
+
+def _as_moved(
+    optimizer: Optimizer, state: dict[str, Any], built: list[list[nn.Parameter]]
+) -> dict[str, Any] | None:
+    """What `_as_built` made of a state_dict, grouped as the optimizer is now.
+
+    Anything else is left to the optimizer, which knows what to say about it.
+    """
+    saved = [group["params"] for group in state["param_groups"]]
+    if [len(params) for params in saved] != [len(params) for params in built]:
+        return None
+    number = dict(zip(chain(*built), chain(*saved), strict=True))
+    return {
+        **state,
+        "param_groups": [
+            {**group, "params": [number[p] for p in now["params"]]}
+            for group, now in zip(state["param_groups"], optimizer.param_groups, strict=True)
         ],
     }

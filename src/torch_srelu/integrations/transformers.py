@@ -124,8 +124,13 @@ class AdaptiveInitCallback(TrainerCallback):
         move(model, optimizer)
         if state.global_step == 0 and self._has_adapted(model):
             return  # it is trained once more
-        done = state.epoch is not None and state.epoch > self.epoch  # in a resumed run
-        self.init = None if done else AdaptiveInit(model, optimizer, self.quantile, self.scope)
+        if state.epoch is not None and state.epoch > self.epoch:  # a run resumed after the switch
+            self.init = None
+            for module in model.modules():  # a training before may have left them frozen
+                if isinstance(module, SReLU):
+                    module.frozen = False
+        else:
+            self.init = AdaptiveInit(model, optimizer, self.quantile, self.scope)
 
     def _has_adapted(self, model: nn.Module) -> bool:
         init = self.init
