@@ -8,6 +8,7 @@ from torch import distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
@@ -77,7 +78,9 @@ def test_two_processes(tmp_path):
 
 def _everything(rank, group):
     # One pair of processes for all: starting them takes longer than the tests.
-    for test in (ddp, uneven_shares, error_on_one_side, fsdp, fsdp_without_data, padding):
+    for test in (
+        ddp, uneven_shares, error_on_one_side, fsdp, fsdp_without_data, padding, sharded_optimizer,
+    ):  # fmt: skip
         test(rank)
 
 
@@ -198,3 +201,24 @@ def padding(rank):
     init = AdaptiveInit(DistributedDataParallel(model), optimizer_of(model))
     init.adapt(DataLoader(dataset, 2, sampler=DistributedSampler(dataset)))
     assert "1 sample read twice" in init.summary()
+
+
+def sharded_optimizer(rank):
+    """Each process keeps what a part of the optimizer remembers: together they do as a whole."""
+    x, y = data()
+
+    def trained(optimizer_for):
+        model = DistributedDataParallel(network())
+        optimizer = optimizer_for(param_groups(model, lr=0.01))
+        init = AdaptiveInit(model, optimizer)
+        for _ in range(3):
+            step(model, optimizer, x[rank::2], y[rank::2])
+        init.adapt([x[rank::2]])
+        for _ in range(2):
+            step(model, optimizer, x[rank::2], y[rank::2])
+        return model.module.state_dict()
+
+    plain = trained(torch.optim.Adam)
+    parts = trained(lambda groups: ZeroRedundancyOptimizer(groups, torch.optim.Adam, lr=0.01))
+    for name, value in plain.items():
+        assert torch.equal(parts[name], value), name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -117,8 +117,7 @@ class AdaptiveInit:
             found = {name: _thresholds(units[name], search) for name, search in searches.items()}
             for name, (t_r, _) in found.items():
                 _write(units[name][0].t_r, t_r)
-        for parameter in srelu_parameters(self.model).values():
-            self.optimizer.state.pop(parameter, None)  # they start as new
+        _forget(self.optimizer, srelu_parameters(self.model).values())  # they start as new
         self._result = {name: facts for name, (_, facts) in found.items()}
         self._repeated = _repeated(loader)
         self._freeze(False)
@@ -241,7 +240,7 @@ def _check_model(model: nn.Module) -> None:
 
 
 def _check_optimizer(model: nn.Module, optimizer: Optimizer) -> None:
-    if not (hasattr(optimizer, "param_groups") and hasattr(optimizer, "state")):
+    if not _is_optimizer(optimizer):
         raise TypeError(
             f"the optimizer is a {type(optimizer).__name__}, expected the torch optimizer that "
             f"trains the model: {_BUILD_IT}"
@@ -259,6 +258,24 @@ def _check_optimizer(model: nn.Module, optimizer: Optimizer) -> None:
         if names:
             count = counted(len(names), "SReLU parameter")
             raise ValueError(f"the optimizer {problem} {count}, {names[0]} the first: {remedy}")
+
+
+def _is_optimizer(it: Any) -> bool:
+    """Whether it acts as one: some wrap another and inherit from nothing."""
+    return hasattr(it, "param_groups") and hasattr(it, "state")
+
+
+def _forget(optimizer: Any, parameters: Collection[nn.Parameter]) -> None:
+    """Clears what an optimizer, and whatever optimizer it wraps, remembers of parameters.
+
+    ZeroRedundancyOptimizer and timm's Lookahead remember everything in the one inside.
+    """
+    found = [optimizer]
+    for one in found:  # which grows
+        for parameter in parameters:
+            one.state.pop(parameter, None)
+        inside = (value for value in vars(one).values() if _is_optimizer(value))
+        found += [value for value in inside if all(value is not known for known in found)]
 
 
 def _thresholds(units: list[SReLU], search: QuantileSearch) -> tuple[Tensor, dict[str, Any]]:
