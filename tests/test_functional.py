@@ -1,10 +1,12 @@
 """The checks in front of the operator: the same errors in eager and compiled, before any work."""
 
 import contextlib
+import warnings
 
 import pytest
 import torch
 from torch import fx
+from torch.autograd import forward_ad
 
 import torch_srelu
 from torch_srelu import SReLU
@@ -140,3 +142,45 @@ def test_scalars_and_odd_dims_are_refused_like_all_else() -> None:
     ones = [torch.ones(3) for _ in range(4)]
     with pytest.raises(TypeError, match="dim must be an int"):
         torch_srelu.srelu(torch.randn(2, 3), *ones, dim=torch.tensor(1))  # type: ignore[arg-type]
+
+
+def _at_a_dual_level(unit: SReLU, x: torch.Tensor) -> torch.Tensor:
+    with forward_ad.dual_level():
+        return unit(x)
+
+
+def _with_a_tangent(unit: SReLU, x: torch.Tensor) -> torch.Tensor:
+    with forward_ad.dual_level():
+        return forward_ad.unpack_dual(unit(forward_ad.make_dual(x, torch.ones_like(x)))).primal
+
+
+def _traced(unit: SReLU, x: torch.Tensor) -> torch.Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # tracing is deprecated, and warns about our checks
+        return torch.jit.trace(unit, x.detach())(x)
+
+
+ONLOOKERS = {
+    "a dual level": _at_a_dual_level,
+    "a tangent": _with_a_tangent,
+    "torch.func": lambda unit, x: torch.func.vjp(unit, x)[0],
+    "vmap": lambda unit, x: torch.vmap(unit)(x[None])[0],
+    "jit": _traced,
+    "export": lambda unit, x: torch.export.export(unit, (x.detach(),)).module()(x),
+}
+
+
+@pytest.mark.parametrize("needs_input", [True, False])
+@pytest.mark.parametrize("way", ONLOOKERS)
+def test_frozen_gradients_are_zeros_for_onlookers_too(way: str, needs_input: bool) -> None:
+    """They get the operators of torch in place of ours, and the same gradients."""
+    unit = SReLU(3, t_r=0.3, a_r=0.5)
+    unit.frozen = True
+    x = torch.randn(8, 3, generator=torch.Generator().manual_seed(0)).requires_grad_(needs_input)
+    y = ONLOOKERS[way](unit, x)
+    wanted = [*unit.parameters(), *([x] if needs_input else [])]
+    got = torch.autograd.grad(y.square().sum(), wanted)
+    expected = torch.autograd.grad(unit(x).square().sum(), wanted)
+    for mine, theirs in zip(got, expected, strict=True):
+        torch.testing.assert_close(mine, theirs)
+    assert all(not zeros.any() for zeros in got[:4])

@@ -111,11 +111,17 @@ def _in_operators(
 ) -> Tensor:
     """SReLU for those who look on: as one operator, or where they need it in torch's own."""
     if registration.exporting() or is_tracing() or registration.transformed():
-        t_r, a_r, t_l, a_l = (p.detach() for p in params) if frozen else params
+        t_r, a_r, t_l, a_l = map(_resting, params) if frozen else params
         return reference.srelu(compute.add_bias(x, bias, dim), t_r, a_r, t_l, a_l, dim)
     if bias is None:
         return registration.srelu(x, *params, dim, frozen)
     return registration.biased_srelu(x, *params, bias, dim, frozen)
+
+
+def _resting(parameter: Tensor) -> Tensor:
+    """The same values, with a gradient of zeros: `detach` alone would leave None."""
+    everywhere = torch.ones_like(parameter, dtype=torch.bool)
+    return torch.where(everywhere, parameter.detach(), parameter)
 
 
 def _fits(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: int) -> bool:
