@@ -66,8 +66,14 @@ def sweep(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Waits until no other process is inside with the same ``path``, a file that is made."""
-    with open(path, "ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+def locked(path: Path, wait: bool = True) -> Iterator[None]:
+    """Waits until no other process is inside with the same ``path``, a folder or a file to be made.
+
+    With ``wait=False`` it raises BlockingIOError instead.
+    """
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDONLY | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
+    finally:
+        os.close(handle)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import math
 import os
 import time
@@ -112,7 +111,9 @@ def train(
         weights = _starting_weights(records_root, run)
         session = Session(run, data_root, device, crew, capture, compiled)  # may fail: first
         here = environment(device) | ({"beside": beside} if beside > 1 else {})
-        with contextlib.closing(session), _open(records_root, run, here, crew) as record:
+        with contextlib.closing(session), _open(Path(records_root), run, here, crew) as record:
+            if record.result is not None:  # another process has just finished it
+                return record
             state = checkpoints.load(record.folder)
             if state is not None:
                 session.load_state_dict(state)
@@ -273,29 +274,43 @@ def _finished_folder(root: Path | str, run: Run) -> Path | None:
 
 
 @contextlib.contextmanager
-def _open(root: Path | str, run: Run, here: dict[str, Any], crew: Team) -> Iterator[Record]:
-    """The unfinished record of the run, or a new one, for this team alone."""
+def _open(root: Path, run: Run, here: dict[str, Any], crew: Team) -> Iterator[Record]:
+    """The unfinished record of the run, or a new one, for this team alone; or a finished one."""
     if not crew.leads:
         yield records.load(crew.tell(None))
         return
-    record = records.unfinished(root, run) or records.create(root, run, here)
+    with contextlib.ExitStack() as alone:
+        record = _take(root, run, here, alone)
+        crew.tell(record.folder)
+        yield record
+
+
+def _take(root: Path, run: Run, here: dict[str, Any], alone: contextlib.ExitStack) -> Record:
+    """What `_open` gives, held until ``alone`` ends.
+
+    Getting ready takes a while, in which other processes may have begun the run, or ended it.
+    """
+    if not files.is_folder(root):
+        root.mkdir(parents=True, exist_ok=True)
+    with files.locked(root):  # in here no other process makes a record of this run
+        begun = records.unfinished(root, run)
+        done = records.finished(root, run)  # asked last: what was begun may end at any time
+        if done is not None:
+            return done
+        folder = (begun or records.create(root, run, here)).folder
+        try:
+            alone.enter_context(files.locked(folder, wait=False))
+        except BlockingIOError as error:
+            raise Busy(f"another process is training this run in {folder}: wait for it") from error
+    record = records.load(folder)  # as it is, now that nobody else writes it
+    if record.result is not None:
+        return record
+    files.sweep(folder)
     began = dict(record.environment)
     before = began.pop("before", [])
     if began != here:  # it goes on elsewhere, or with other code: the record names all places
         record = replace(record, environment={**here, "before": [*before, began]})
-    handle = os.open(record.folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise Busy(
-                f"another process is training this run in {record.folder}: wait for it"
-            ) from error
-        files.sweep(record.folder)
-        crew.tell(record.folder)
-        yield record
-    finally:
-        os.close(handle)
+    return record
 
 
 @contextlib.contextmanager

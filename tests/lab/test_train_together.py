@@ -1,0 +1,93 @@
+"""One run and several processes that want to train it: one does, and once."""
+
+import contextlib
+import multiprocessing as mp
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+from torch_srelu.lab import records
+from torch_srelu.lab.distributed import Team
+from torch_srelu.lab.recipes import recipe
+from torch_srelu.lab.session import Session
+from torch_srelu.lab.train import Busy, Progress, _open, train
+
+RUN = recipe("digits", "relu", 1, epochs=1, batch=64)
+ROUNDS = 40
+PROCESSES = mp.get_context("spawn")  # a forked child would inherit locked thread pools
+
+
+def elsewhere(root: Path) -> None:
+    """Trains the run in another process, to its end."""
+    process = PROCESSES.Process(target=train, args=(RUN, root))
+    process.start()
+    process.join(timeout=120)
+    assert process.exitcode == 0
+
+
+def trained(_: Progress) -> None:
+    raise AssertionError("trained again")
+
+
+def test_a_run_that_ends_while_another_process_gets_ready_is_not_trained_again(
+    tmp_path, monkeypatch
+):
+    def while_loading(*args):
+        elsewhere(tmp_path)
+        return Session(*args)
+
+    records.create(tmp_path, RUN, {})
+    monkeypatch.setattr("torch_srelu.lab.train.Session", while_loading)
+    record = train(RUN, tmp_path, on_epoch=trained)
+    assert record.result is not None
+    assert [found.folder for found in records.find(tmp_path)] == [record.folder]
+
+
+def test_a_run_that_ends_just_before_its_record_is_taken_is_not_trained_again(
+    tmp_path, monkeypatch
+):
+    """The record was read as unfinished, and was free when it was asked for."""
+    ask = records.finished
+    answers = []
+
+    def finished(root, run):
+        answers.append(ask(root, run))
+        if len(answers) == 2:
+            records.write_run(begun.folder, RUN, {}, {"status": "finished"})
+        return answers[-1]
+
+    begun = records.create(tmp_path, RUN, {})
+    monkeypatch.setattr(records, "finished", finished)
+    record = train(RUN, tmp_path, on_epoch=trained)
+    assert answers == [None, None]
+    assert record.result == {"status": "finished"}
+
+
+def test_of_two_processes_that_begin_together_one_is_told_that_the_other_trains(tmp_path):
+    barrier, outcomes = PROCESSES.Barrier(2), PROCESSES.Queue()
+    processes = [
+        PROCESSES.Process(target=_begin_together, args=(tmp_path, barrier, outcomes))
+        for _ in range(2)
+    ]
+    for process in processes:
+        process.start()
+    seen = [outcomes.get(timeout=120) for _ in range(2 * ROUNDS)]
+    for process in processes:
+        process.join(timeout=60)
+    assert [process.exitcode for process in processes] == [0, 0]
+    pairs = [sorted(what for which, what in seen if which == round) for round in range(ROUNDS)]
+    assert pairs == [["Busy", "opened"]] * ROUNDS
+    assert len(records.find(tmp_path)) == ROUNDS
+
+
+def _begin_together(root: Path, barrier: Barrier, outcomes: Queue) -> None:
+    for round in range(ROUNDS):
+        run = recipe("digits", "relu", seed=round)
+        barrier.wait(timeout=60)
+        with contextlib.ExitStack() as opened:
+            try:
+                opened.enter_context(_open(root, run, {}, Team()))
+                outcomes.put((round, "opened"))
+            except (Busy, OSError) as error:
+                outcomes.put((round, type(error).__name__))
+            barrier.wait(timeout=60)
