@@ -1,5 +1,6 @@
 """Records: what is written is what is read, and nothing is ever lost or overwritten."""
 
+import gzip
 import json
 import resource
 import zipfile
@@ -93,6 +94,7 @@ def test_finished_and_unfinished_runs_are_told_apart(tmp_path):
     found = records.unfinished(tmp_path, RUN)
     assert found is not None
     assert found.folder == folder
+    records.write_history(folder, history())
     records.write_run(folder, RUN, HERE, {"status": "dead"})
     assert records.unfinished(tmp_path, RUN) is None
     done = records.finished(tmp_path, RUN)
@@ -137,10 +139,56 @@ def test_damaged_records_say_which_file(tmp_path):
     with pytest.raises(RecordError, match=r"metrics.csv is damaged"):
         records.load(folder)
     (folder / "run.json").write_text('{"format": 1')
-    with pytest.raises(RecordError, match=r"run.json is damaged.*move the folder away"):
+    with pytest.raises(RecordError, match=r"run.json is damaged.*move the record away"):
         records.load(folder)
     with pytest.raises(RecordError, match=r"has no run\.json"):
         records.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("written", "why"),
+    [
+        ("{}", "it does not say which format it has"),
+        ("[1]", "it does not say which format it has"),
+        ('{"format": 1}', "it has no run"),
+    ],
+)
+def test_a_run_json_that_lacks_something_says_what(tmp_path, written, why):
+    folder = records.create(tmp_path, RUN, HERE).folder
+    (folder / "run.json").write_text(written)
+    with pytest.raises(RecordError, match=rf"run.json is damaged \({why}\): restore it, or move"):
+        records.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (None, "it is missing"),
+        (b"", "it has no epochs"),
+        (bytes(600), "it has no epochs"),
+        (",".join(Metrics._fields).encode(), "it has no epochs"),
+    ],
+)
+def test_a_run_that_has_ended_has_metrics(tmp_path, content, why):
+    folder = records.create(tmp_path, RUN, HERE).folder
+    path = folder / "metrics.csv"
+    if content is not None:
+        path.write_bytes(content)
+    assert records.load(folder).metrics == []  # it has only begun
+    records.write_run(folder, RUN, HERE, {"status": "finished"})
+    with pytest.raises(
+        RecordError, match=rf"metrics.csv is damaged \({why}\): restore it, or move"
+    ):
+        records.load(folder)
+
+
+@pytest.mark.parametrize("name", ["predictions", "labels"])
+@pytest.mark.parametrize("content", [b"", bytes(600), gzip.compress(b"")])
+def test_classes_that_are_not_there_are_damage(tmp_path, name, content):
+    folder = records.create(tmp_path, RUN, HERE).folder
+    (folder / f"{name}.gz").write_bytes(content)
+    with pytest.raises(RecordError, match=rf"{name}.gz is damaged \(.+\): restore it, or move"):
+        getattr(records.load(folder), name)()
 
 
 def test_a_full_disk_leaves_the_old_file_whole(tmp_path):

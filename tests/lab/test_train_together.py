@@ -8,6 +8,7 @@ from pathlib import Path
 
 from torch_srelu.lab import records
 from torch_srelu.lab.distributed import Team
+from torch_srelu.lab.history import History, Metrics
 from torch_srelu.lab.recipes import recipe
 from torch_srelu.lab.session import Session
 from torch_srelu.lab.train import Busy, Progress, _open, train
@@ -56,7 +57,9 @@ def test_a_run_that_ends_just_before_its_record_is_taken_is_not_trained_again(
             records.write_run(begun.folder, RUN, {}, {"status": "finished"})
         return answers[-1]
 
-    begun = records.create(tmp_path, RUN, {})
+    begun, epoch = records.create(tmp_path, RUN, {}), History()
+    epoch.add(Metrics(1, 0.1, 2.0, 0.5, 1.0, 0.1, None, "plain"), {}, {}, {}, {})
+    records.write_history(begun.folder, epoch)
     monkeypatch.setattr(records, "finished", finished)
     record = train(RUN, tmp_path, on_epoch=trained)
     assert answers == [None, None]

@@ -126,7 +126,7 @@ class Record:
         try:
             return safetensors.torch.load(raw)
         except safetensors.SafetensorError as error:
-            raise RecordError(f"{self.folder / name} is damaged: {error}") from error
+            raise _damaged(self.folder / name, error) from error
 
 
 def labels_file(root: Path, dataset: str) -> Path:
@@ -145,25 +145,16 @@ def load(folder: Path | str) -> Record:
     path, raw = folder / "run.json", _read(folder, "run.json")
     if raw is None:
         raise RecordError(f"{folder} is not the record of a run: it has no run.json")
-    try:
-        plain = json.loads(raw)
-        version = plain["format"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise RecordError(
-            f"{path} is damaged ({error}): move the folder away to train the run again"
-        ) from error
-    if version != FORMAT:
-        raise RecordError(
-            f"{path} has format {version}, this torch_srelu reads format {FORMAT}: use the version "
-            "that wrote it, or another records folder"
-        )
+    plain = _plain(raw, path)
     try:
         run = Run.from_dict(plain["run"])
-        environment, result = plain["environment"], plain["result"]
     except (ValueError, TypeError, KeyError) as error:
         raise RecordError(f"{path} does not describe a run: {error}") from error
-    metrics = _metrics(_read(folder, "metrics.csv") or b"", folder / "metrics.csv")
-    return Record(folder, run, environment, result, metrics)
+    path, raw = folder / "metrics.csv", _read(folder, "metrics.csv")
+    metrics = _metrics(raw or b"", path)
+    if plain["result"] is not None and not metrics:  # a run ends after an epoch
+        raise _damaged(path, "it is missing" if raw is None else "it has no epochs")
+    return Record(folder, run, plain["environment"], plain["result"], metrics)
 
 
 def find(root: Path | str) -> list[Record]:
@@ -260,7 +251,33 @@ def _read(place: Path, name: str) -> bytes | None:
         with zipfile.ZipFile(place) as archive:
             return archive.read(name) if name in archive.namelist() else None
     except (zipfile.BadZipFile, zlib.error) as error:
-        raise RecordError(f"{place} is damaged: {error}") from error
+        raise _damaged(place, error) from error
+
+
+def _damaged(path: Path, why: object) -> RecordError:
+    """What is said of a file that is not as it was written."""
+    return RecordError(
+        f"{path} is damaged ({why}): restore it, or move the record away to train the run again"
+    )
+
+
+def _plain(raw: bytes, path: Path) -> dict[str, Any]:
+    """What `write_run` has written, if this version can read it."""
+    try:
+        plain = json.loads(raw)
+    except ValueError as error:
+        raise _damaged(path, error) from error
+    if not isinstance(plain, dict) or "format" not in plain:
+        raise _damaged(path, "it does not say which format it has")
+    if plain["format"] != FORMAT:
+        raise RecordError(
+            f"{path} has format {plain['format']}, this torch_srelu reads format {FORMAT}: use the "
+            "version that wrote it, or another records folder"
+        )
+    for name in ("run", "environment", "result"):
+        if name not in plain:
+            raise _damaged(path, f"it has no {name}")
+    return plain
 
 
 def _metrics(raw: bytes, path: Path) -> list[Metrics]:
@@ -279,7 +296,7 @@ def _metrics(raw: bytes, path: Path) -> list[Metrics]:
             for row in csv.DictReader(io.StringIO(raw.decode(), newline=""))
         ]
     except (KeyError, TypeError, ValueError) as error:
-        raise RecordError(f"{path} is damaged: {error!r}") from error
+        raise _damaged(path, "a line is not that of an epoch") from error
 
 
 def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -292,5 +309,7 @@ def classes(raw: bytes, path: Path) -> Tensor:
     try:
         unpacked = gzip.decompress(raw)
     except (OSError, EOFError, zlib.error) as error:
-        raise RecordError(f"{path} is damaged: {error}") from error
+        raise _damaged(path, error) from error
+    if not unpacked:
+        raise _damaged(path, "it holds no classes")
     return torch.frombuffer(bytearray(unpacked), dtype=torch.uint8)
