@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -20,14 +20,13 @@ from .measure import (
     unwrap,
 )
 from .module import SReLU
-from .optim import srelu_parameters
+from .optim import check_optimizer, forget, srelu_parameters
 from .quantile import QuantileSearch
 from .replay import parts
 from .wording import counted
 
 SCOPES = ("channel", "layer")
 _MEMORY = 128 * 2**20  # bytes for the searches of all channels together
-_BUILD_IT = "build it from torch_srelu.param_groups(model, lr=..., weight_decay=...)"
 _MIN_BINS, _MAX_BINS = 256, 65536  # of a channel: few cost passes, more would gain nothing
 
 
@@ -70,7 +69,7 @@ class AdaptiveInit:
         if scope not in SCOPES:
             raise ValueError(f"scope must be one of {', '.join(SCOPES)}, got {scope!r}")
         _check_model(model)
-        _check_optimizer(model, optimizer)
+        check_optimizer(model, optimizer)
         self.model, self.optimizer = model, optimizer
         self.quantile, self.scope = float(quantile), scope
         self._result: dict[str, dict[str, Any]] | None = None
@@ -117,7 +116,7 @@ class AdaptiveInit:
             found = {name: _thresholds(units[name], search) for name, search in searches.items()}
             for name, (t_r, _) in found.items():
                 _write(units[name][0].t_r, t_r)
-        _forget(self.optimizer, srelu_parameters(self.model).values())  # they start as new
+        forget(self.optimizer, srelu_parameters(self.model).values())  # they start as new
         self._result = {name: facts for name, (_, facts) in found.items()}
         self._repeated = _repeated(loader)
         self._freeze(False)
@@ -237,45 +236,6 @@ def _check_model(model: nn.Module) -> None:
             f"{', '.join(computed)}: t_r is computed from other parameters (a parametrization, or "
             "pruning), so adapt cannot set it. Make it a parameter again first"
         )
-
-
-def _check_optimizer(model: nn.Module, optimizer: Optimizer) -> None:
-    if not _is_optimizer(optimizer):
-        raise TypeError(
-            f"the optimizer is a {type(optimizer).__name__}, expected the torch optimizer that "
-            f"trains the model: {_BUILD_IT}"
-        )
-    held = {p: group for group in optimizer.param_groups for p in group["params"]}
-    ours = {name: p for name, p in srelu_parameters(model).items() if p.requires_grad}
-    missing = [name for name, p in ours.items() if p not in held]
-    decayed = [name for name, p in ours.items() if p in held and held[p].get("weight_decay")]
-    shrunk = [name for name, p in ours.items() if p in held and held[p].get("lambd")]  # by ASGD
-    for names, problem, remedy in (
-        (missing, "does not hold", _BUILD_IT),
-        (decayed, "would decay", _BUILD_IT),
-        (shrunk, "would shrink, by lambd,", "give the group of SReLU lambd=0"),
-    ):
-        if names:
-            count = counted(len(names), "SReLU parameter")
-            raise ValueError(f"the optimizer {problem} {count}, {names[0]} the first: {remedy}")
-
-
-def _is_optimizer(it: Any) -> bool:
-    """Whether it acts as one: some wrap another and inherit from nothing."""
-    return hasattr(it, "param_groups") and hasattr(it, "state")
-
-
-def _forget(optimizer: Any, parameters: Collection[nn.Parameter]) -> None:
-    """Clears what an optimizer, and whatever optimizer it wraps, remembers of parameters.
-
-    ZeroRedundancyOptimizer and timm's Lookahead remember everything in the one inside.
-    """
-    found = [optimizer]
-    for one in found:  # which grows
-        for parameter in parameters:
-            one.state.pop(parameter, None)
-        inside = (value for value in vars(one).values() if _is_optimizer(value))
-        found += [value for value in inside if all(value is not known for known in found)]
 
 
 def _thresholds(units: list[SReLU], search: QuantileSearch) -> tuple[Tensor, dict[str, Any]]:

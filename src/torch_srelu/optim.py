@@ -1,14 +1,17 @@
-"""Parameter groups: SReLU on its own, without weight decay."""
+"""SReLU in optimizers: groups of its own, without weight decay; what is remembered of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from .module import SReLU
 from .wording import counted
+
+_BUILD_IT = "build it from torch_srelu.param_groups(model, lr=..., weight_decay=...)"
 
 
 def srelu_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -85,3 +88,43 @@ def _as_list(params: Tensor | Iterable[Tensor] | None) -> list[Tensor]:
     if other is not None:
         raise TypeError(f'"params" of a group must be parameters, got a {other} among them')
     return params
+
+
+def check_optimizer(model: nn.Module, optimizer: Optimizer) -> None:
+    """Raises an error unless ``optimizer`` holds what SReLU learns, and lets it be otherwise."""
+    if not _is_optimizer(optimizer):
+        raise TypeError(
+            f"the optimizer is a {type(optimizer).__name__}, expected the torch optimizer that "
+            f"trains the model: {_BUILD_IT}"
+        )
+    held = {p: group for group in optimizer.param_groups for p in group["params"]}
+    ours = {name: p for name, p in srelu_parameters(model).items() if p.requires_grad}
+    missing = [name for name, p in ours.items() if p not in held]
+    decayed = [name for name, p in ours.items() if p in held and held[p].get("weight_decay")]
+    shrunk = [name for name, p in ours.items() if p in held and held[p].get("lambd")]  # by ASGD
+    for names, problem, remedy in (
+        (missing, "does not hold", _BUILD_IT),
+        (decayed, "would decay", _BUILD_IT),
+        (shrunk, "would shrink, by lambd,", "give the group of SReLU lambd=0"),
+    ):
+        if names:
+            count = counted(len(names), "SReLU parameter")
+            raise ValueError(f"the optimizer {problem} {count}, {names[0]} the first: {remedy}")
+
+
+def _is_optimizer(it: Any) -> bool:
+    """Whether it acts as one: some wrap another and inherit from nothing."""
+    return hasattr(it, "param_groups") and hasattr(it, "state")
+
+
+def forget(optimizer: Any, parameters: Collection[nn.Parameter]) -> None:
+    """Clears what an optimizer, and whatever optimizer it wraps, remembers of parameters.
+
+    ZeroRedundancyOptimizer and timm's Lookahead remember everything in the one inside.
+    """
+    found = [optimizer]
+    for one in found:  # which grows
+        for parameter in parameters:
+            one.state.pop(parameter, None)
+        inside = (value for value in vars(one).values() if _is_optimizer(value))
+        found += [value for value in inside if all(value is not known for known in found)]

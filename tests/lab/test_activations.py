@@ -94,7 +94,7 @@ def test_wrong_options_are_refused(name, options, message):
 
 
 def test_an_unknown_granularity_of_apl_is_refused():
-    with pytest.raises(ValueError, match="Choose one of channel, neuron"):
+    with pytest.raises(ValueError, match="choose one of channel, neuron"):
         activation("apl").build(site(), per="pixel")
 
 

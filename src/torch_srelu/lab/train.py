@@ -7,18 +7,19 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from ..quantile import NotFiniteError
-from . import checkpoints, files, records, systems
+from . import checkpoints, records, systems
 from .data.registry import dataset
-from .distributed import Team, choose_device, team
+from .distributed import choose_device, team
 from .environment import environment
 from .fates import DEAD, DIVERGED, chance, judge
+from .held import held_record
 from .history import Metrics
 from .records import Record
 from .run import Run
@@ -51,10 +52,6 @@ class Progress:
 
 
 Callback = Callable[[Progress], None]
-
-
-class Busy(RuntimeError):
-    """The run is being trained by another process."""
 
 
 class Stopped(Exception):
@@ -111,7 +108,10 @@ def train(
         weights = _starting_weights(records_root, run)
         session = Session(run, data_root, device, crew, capture, compiled)  # may fail: first
         here = environment(device) | ({"beside": beside} if beside > 1 else {})
-        with contextlib.closing(session), _open(Path(records_root), run, here, crew) as record:
+        with (
+            contextlib.closing(session),
+            held_record(Path(records_root), run, here, crew) as record,
+        ):
             if record.result is not None:  # another process has just finished it
                 return record
             state = checkpoints.load(record.folder)
@@ -271,46 +271,6 @@ def _starting_weights(root: Path | str, run: Run) -> dict[str, torch.Tensor] | N
 def _finished_folder(root: Path | str, run: Run) -> Path | None:
     record = records.finished(root, run)
     return record.folder if record else None
-
-
-@contextlib.contextmanager
-def _open(root: Path, run: Run, here: dict[str, Any], crew: Team) -> Iterator[Record]:
-    """The unfinished record of the run, or a new one, for this team alone; or a finished one."""
-    if not crew.leads:
-        yield records.load(crew.tell(None))
-        return
-    with contextlib.ExitStack() as alone:
-        record = _take(root, run, here, alone)
-        crew.tell(record.folder)
-        yield record
-
-
-def _take(root: Path, run: Run, here: dict[str, Any], alone: contextlib.ExitStack) -> Record:
-    """What `_open` gives, held until ``alone`` ends.
-
-    Getting ready takes a while, in which other processes may have begun the run, or ended it.
-    """
-    if not files.is_folder(root):
-        root.mkdir(parents=True, exist_ok=True)
-    with files.locked(root):  # in here no other process makes a record of this run
-        begun = records.unfinished(root, run)
-        done = records.finished(root, run)  # asked last: what was begun may end at any time
-        if done is not None:
-            return done
-        folder = (begun or records.create(root, run, here)).folder
-        try:
-            alone.enter_context(files.locked(folder, wait=False))
-        except BlockingIOError as error:
-            raise Busy(f"another process is training this run in {folder}: wait for it") from error
-    record = records.load(folder)  # as it is, now that nobody else writes it
-    if record.result is not None:
-        return record
-    files.sweep(folder)
-    began = dict(record.environment)
-    before = began.pop("before", [])
-    if began != here:  # it goes on elsewhere, or with other code: the record names all places
-        record = replace(record, environment={**here, "before": [*before, began]})
-    return record
 
 
 @contextlib.contextmanager

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from torch_srelu.lab import records
 from torch_srelu.lab.distributed import Team
+from torch_srelu.lab.held import Busy, held_record
 from torch_srelu.lab.history import History, Metrics
 from torch_srelu.lab.recipes import recipe
 from torch_srelu.lab.session import Session
-from torch_srelu.lab.train import Busy, Progress, _open, train
+from torch_srelu.lab.train import Progress, train
 
 RUN = recipe("digits", "relu", 1, epochs=1, batch=64)
 ROUNDS = 40
@@ -89,7 +90,7 @@ def _begin_together(root: Path, barrier: Barrier, outcomes: Queue) -> None:
         barrier.wait(timeout=60)
         with contextlib.ExitStack() as opened:
             try:
-                opened.enter_context(_open(root, run, {}, Team()))
+                opened.enter_context(held_record(root, run, {}, Team()))
                 outcomes.put((round, "opened"))
             except (Busy, OSError) as error:
                 outcomes.put((round, type(error).__name__))
