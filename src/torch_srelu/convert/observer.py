@@ -6,7 +6,7 @@ import ast
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType, FunctionType, MethodDescriptorType
@@ -59,6 +59,7 @@ class Call:
     layers: frozenset[int]  # which made the input
     turn: int  # how often this run of the method had come here before
     read_again: bool = False  # somebody reads the input after an in-place call
+    on_weights: bool = False  # an in-place call on the memory of a parameter or a buffer
 
 
 def slots_of(model: nn.Module) -> list[Slot]:
@@ -101,11 +102,20 @@ class Observer(Flow):
 
     def look_for_overwritten(self, values: object) -> None:
         """Notes which in-place activations have changed one of these tensors."""
+        for call in self._writers(values):
+            call.read_again = True
+
+    def look_for_constraints(self, weights: object) -> None:
+        """Notes which in-place activations have changed one of these parameters and buffers."""
+        for call in self._writers(weights):
+            call.on_weights = True
+
+    def _writers(self, values: object) -> Iterator[Call]:
         for x in tree_leaves(values):
             if isinstance(x, Tensor) and x.layout == torch.strided:
                 found = self._overwritten.get(x.untyped_storage()._cdata)
                 if found is not None:
-                    found[1].read_again = True
+                    yield found[1]
 
     def _note(self, activation: Activation, func, args, kwargs) -> Call:
         x = args[0] if args else kwargs["input"]

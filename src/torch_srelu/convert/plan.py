@@ -22,7 +22,7 @@ class Site:
     calls: list[Call]
     path: str  # of the activation module, or of the module that calls the function
     first: bool = True  # the first place that calls the module in its slot
-    wanted: bool = True  # the caller wants it converted
+    wanted: bool = True  # an activation, and one that the caller wants converted
     problem: str | None = None  # why it is not converted
     groups: list[list[Call]] = field(init=False)  # calls that share a unit
 
@@ -92,6 +92,9 @@ def sites_of(model: nn.Module, calls: list[Call]) -> list[Site]:
     past = bypassed(model)
     for site in sites:
         site.problem = (site.holder and past.get(site.holder)) or _problem(site)
+        if any(call.on_weights for call in site.calls):
+            site.problem = "it writes into a parameter or a buffer: a constraint, not an activation"
+            site.wanted = False
     return sites
 
 

@@ -104,11 +104,11 @@ def _run(
         given = tree_leaves((args, kwargs))  # now: the network may take tensors out of a list
         with Observer(model, (args, kwargs), slots) as observer:
             out = model(*args, **kwargs)
-            # Whoever called may read these, and the next run reads the weights.
+            observer.look_for_overwritten((out, given, args, kwargs))  # which the caller may read
             weights = [t for t in (*model.parameters(), *model.buffers()) if not is_lazy(t)]
-            observer.look_for_overwritten((out, given, args, kwargs, weights))
+            observer.look_for_constraints(weights)
             if fake:  # a weight is itself or, in a function, the fake that was made of it
-                observer.look_for_overwritten(convert(weights))
+                observer.look_for_constraints(convert(weights))
         return observer.calls
 
 
