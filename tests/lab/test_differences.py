@@ -50,6 +50,7 @@ def test_two_seeds_have_no_interval(standing: Standing) -> None:
     few = Standing(record for record in standing.ended if record.run.seed <= 2)
     for grid in differences.grids(few)[:2]:
         assert {tuple(row[3:]) for row in grid.rows} == {("-", "2", "-")}
+        assert "Holm" not in grid.note  # nothing was tested
 
 
 def test_a_test_alone_is_one(standing: Standing) -> None:

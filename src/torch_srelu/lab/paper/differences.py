@@ -105,9 +105,10 @@ def _tests(found: list[Difference], length: str, hero: str) -> Grid:
     tests = sum(d.p is not None for d in found)
     family = "this one test" if tests == 1 else f"{tests} tests"
     note = (
-        "Points of percent. Paired over n seeds, Student's 95 % interval from n = "
-        f"{FEWEST_PAIRS} on; p is two-sided, corrected by Holm over {family}."
+        "Points of percent. Paired over n seeds, Student's 95 % interval and test from n = "
+        f"{FEWEST_PAIRS} on"
     )
+    note += f"; p is two-sided, corrected by Holm over {family}." if tests else "."
     headers = [f"{NAMES[hero]} minus", "paper", "ours", "95 % interval", "n", "p (Holm)"]
     return Grid(_title(hero, length), headers, rows, note)
 
