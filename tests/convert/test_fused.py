@@ -121,3 +121,49 @@ def test_the_relu_of_a_recurrent_layer_is_listed(kind):
     assert [(line.where, line.activation) for line in ts.summary(net).left] == [("layer", "ReLU")]
     with pytest.raises(ValueError, match="nothing to convert"):
         ts.convert(Recurrent("tanh"), x)
+
+
+class OwnAttention(nn.Module):
+    def forward(self, x):
+        return x
+
+
+class OwnEncoderLayer(nn.TransformerEncoderLayer):
+    """Never fused: its attention is not torch's."""
+
+    def __init__(self):
+        super().__init__(8, 2, 16, 0.0)
+        self.self_attn = OwnAttention()
+
+    def forward(self, src):
+        return self.linear2(self.activation(self.linear1(self.self_attn(src))))
+
+
+def test_an_encoder_layer_with_an_attention_of_its_own_is_converted():
+    net = nn.Sequential(OwnEncoderLayer(), nn.ReLU())
+    assert_converted(net, torch.randn(2, 5, 8))
+    assert len(units(net)) == 2
+
+
+class SharedWithEncoder(nn.Module):
+    """One ReLU module, called here and by an encoder layer that may be fused."""
+
+    def __init__(self):
+        super().__init__()
+        self.relu = nn.ReLU()
+        self.linear = nn.Linear(8, 8)
+        self.layer = encoder_layer(self.relu, batch_first=True)
+
+    def forward(self, x):
+        return self.layer(self.relu(self.linear(x)))
+
+
+def test_a_relu_that_a_fused_layer_shares_is_left_there_alone():
+    net = SharedWithEncoder().eval()
+    x = torch.randn(2, 5, 8)
+    original = copy.deepcopy(net)
+    ts.convert(net, x)
+    assert sizes(net, "relu") == [(8, -1)]
+    assert ["fused" in line.why for line in ts.summary(net).left] == [True]
+    with torch.no_grad():
+        assert torch.equal(net(x), original(x))

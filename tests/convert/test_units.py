@@ -88,6 +88,32 @@ def test_whoever_calls_a_converted_part_sees_what_it_wrote_into_its_input(how):
     assert_same(expected, run(block))
 
 
+def test_data_that_a_network_overwrites_can_be_trained_on_again():
+    net = ts.convert(nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 4)), torch.randn(2, 4))
+    x = torch.randn(2, 4)
+    for _ in range(2):
+        net(x).sum().backward()
+    assert not x.requires_grad
+    assert net[0].a_l.grad.abs().sum() > 0
+
+
+def test_an_overwritten_input_that_the_network_reads_teaches_the_unit():
+    class Ignoring(nn.Module):
+        """Calls an in-place activation for what it does to its input alone."""
+
+        def __init__(self):
+            super().__init__()
+            self.relu, self.linear = nn.ReLU(inplace=True), nn.Linear(4, 4)
+
+        def forward(self, x):
+            self.relu(x)
+            return self.linear(x)
+
+    net = ts.convert(Ignoring(), torch.randn(2, 4))
+    net(torch.randn(8, 4)).sum().backward()
+    assert net.relu.a_l.grad.abs().sum() > 0
+
+
 class Constrained(nn.Module):
     """Keeps its own weights positive."""
 

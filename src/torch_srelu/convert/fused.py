@@ -14,18 +14,15 @@ _QUANTIZED = (
 
 
 def bypassed(model: nn.Module) -> dict[nn.Module, str]:
-    """The modules whose rectifiers something else may stand in for: {module: why}.
-
-    The module is the rectifier itself, or the one whose method calls it.
-    """
+    """The modules that call a rectifier which something else may stand in for: {module: why}."""
     found = {}
     for module in model.modules():
         if isinstance(module, nn.TransformerEncoderLayer) and _may_be_fused(module):
             found[module] = _ENCODER
-            if isinstance(module.activation, nn.Module):
+            if isinstance(module.activation, nn.Module):  # a ReLU with a class of its own
                 found |= dict.fromkeys(module.activation.modules(), _ENCODER)
         elif _is_fused_for_quantization(type(module)):
-            found |= dict.fromkeys(module.modules(), _QUANTIZED)
+            found[module] = _QUANTIZED
     return found
 
 
@@ -41,9 +38,11 @@ def in_kernels(model: nn.Module) -> dict[tuple[nn.Module, str], str]:
 def _may_be_fused(layer: nn.TransformerEncoderLayer) -> bool:
     """Whether torch may run one kernel in place of the layer's own forward pass.
 
-    The layer notes when it is built which rectifier its kernel has, and never looks again.
+    The layer notes when it is built which rectifier its kernel has, and never looks again. One of
+    an old pickle, or with an attention of its own, may lack the notes, and has no such kernel.
     """
-    return layer.self_attn.batch_first and layer.activation_relu_or_gelu != 0
+    batch_first = getattr(layer.self_attn, "batch_first", False)
+    return batch_first and getattr(layer, "activation_relu_or_gelu", 0) != 0
 
 
 def _is_fused_for_quantization(cls: type) -> bool:

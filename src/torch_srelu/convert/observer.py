@@ -58,7 +58,8 @@ class Call:
     device: torch.device
     layers: frozenset[int]  # which made the input
     turn: int  # how often this run of the method had come here before
-    read_again: bool = False  # somebody reads the input after an in-place call
+    read_again: bool = False  # the network reads the input after an in-place call
+    seen_outside: bool = False  # whoever called the network may do so
     on_weights: bool = False  # an in-place call on the memory of a parameter or a buffer
 
 
@@ -91,7 +92,8 @@ class Observer(Flow):
         call = activation and self._note(activation, func, args, kwargs)
         out = func(*args, **kwargs)
         if self._overwritten and _has_tensor(out):
-            self.look_for_overwritten((args, kwargs))
+            for writer in self.writers((args, kwargs)):
+                writer.read_again = True
         if call is not None and call.activation.inplace:
             # The result moves elsewhere: whoever touches the old memory reads the input again.
             storage = out.untyped_storage()
@@ -100,17 +102,8 @@ class Observer(Flow):
         self.follow(func, args, kwargs, out)
         return out
 
-    def look_for_overwritten(self, values: object) -> None:
-        """Notes which in-place activations have changed one of these tensors."""
-        for call in self._writers(values):
-            call.read_again = True
-
-    def look_for_constraints(self, weights: object) -> None:
-        """Notes which in-place activations have changed one of these parameters and buffers."""
-        for call in self._writers(weights):
-            call.on_weights = True
-
-    def _writers(self, values: object) -> Iterator[Call]:
+    def writers(self, values: object) -> Iterator[Call]:
+        """The in-place activations that have changed one of these tensors."""
         for x in tree_leaves(values):
             if isinstance(x, Tensor) and x.layout == torch.strided:
                 found = self._overwritten.get(x.untyped_storage()._cdata)

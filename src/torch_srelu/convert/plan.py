@@ -47,6 +47,13 @@ class Site:
         return self.place and self.place.owner
 
     @property
+    def caller(self) -> nn.Module | None:
+        """The module that calls it, as far as that is known."""
+        if self.place is not None:
+            return self.place.owner
+        return self.slot and self.slot.parent
+
+    @property
     def label(self) -> str:
         """What is called, and where, in words."""
         return f"{self.calls[0].activation.name} in {self.calls[0].where}"
@@ -91,7 +98,7 @@ def sites_of(model: nn.Module, calls: list[Call]) -> list[Site]:
         seen.add(site.slot)
     past = bypassed(model)
     for site in sites:
-        site.problem = (site.holder and past.get(site.holder)) or _problem(site)
+        site.problem = (site.caller and past.get(site.caller)) or _problem(site)
         if any(call.on_weights for call in site.calls):
             site.problem = "it writes into a parameter or a buffer: a constraint, not an activation"
             site.wanted = False

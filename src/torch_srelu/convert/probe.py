@@ -104,11 +104,13 @@ def _run(
         given = tree_leaves((args, kwargs))  # now: the network may take tensors out of a list
         with Observer(model, (args, kwargs), slots) as observer:
             out = model(*args, **kwargs)
-            observer.look_for_overwritten((out, given, args, kwargs))  # which the caller may read
             weights = [t for t in (*model.parameters(), *model.buffers()) if not is_lazy(t)]
-            observer.look_for_constraints(weights)
-            if fake:  # a weight is itself or, in a function, the fake that was made of it
-                observer.look_for_constraints(convert(weights))
+            # A weight is itself or, in a function, the fake that was made of it.
+            fakes = convert(weights) if fake else []
+            for call in observer.writers((out, given, args, kwargs)):
+                call.seen_outside = True
+            for call in observer.writers((weights, fakes)):
+                call.on_weights = True
         return observer.calls
 
 

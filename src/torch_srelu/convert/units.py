@@ -18,6 +18,9 @@ class InPlaceSReLU(SReLU):
 
     `convert` uses it only where something reads the input again after an in-place activation.
 
+    Attributes:
+        within: Whether the network itself does, so that gradients must flow that way too.
+
     Example:
         >>> import torch
         >>> from torch_srelu.convert.units import InPlaceSReLU
@@ -27,8 +30,15 @@ class InPlaceSReLU(SReLU):
         tensor([[-0.5000,  2.0000]], grad_fn=<CopyBackwards>)
     """
 
+    within = True
+
     def forward(self, x: Tensor) -> Tensor:
-        return x.copy_(super().forward(x.clone()))  # backward needs the input as it was
+        y = super().forward(x.clone())  # backward needs the input as it was
+        if self.within or x.requires_grad:
+            return x.copy_(y)
+        # A graph in the caller's data would outlive the backward pass, and be met by the next.
+        x.detach().copy_(y.detach())
+        return y
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, in place"
@@ -51,7 +61,8 @@ def build(calls: list[Call]) -> SReLU:
     slope = activation.slope
     if slope is not None and slope.numel() > 1:
         channels, dim = slope.numel(), 1  # PReLU's channels are always there
-    kind = InPlaceSReLU if any(c.read_again for c in calls) else SReLU
+    within = any(c.read_again for c in calls)
+    kind = InPlaceSReLU if within or any(c.seen_outside for c in calls) else SReLU
     with torch.inference_mode(False):
         unit = kind(
             channels,
@@ -66,6 +77,8 @@ def build(calls: list[Call]) -> SReLU:
         if slope is not None:
             with torch.no_grad():
                 unit.a_l.copy_(slope)  # one slope for all channels is repeated
+    if isinstance(unit, InPlaceSReLU):
+        unit.within = within
     record.set_replaced(unit, activation.name)
     return unit
 
