@@ -1,4 +1,4 @@
-"""Parameter groups."""
+"""SReLU in optimizers: its groups, and what is forgotten of it."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn.utils import parametrize, prune
 
 from torch_srelu import SReLU, param_groups
-from torch_srelu.optim import srelu_parameters
+from torch_srelu.optim import forget, srelu_parameters
 
 
 def net() -> nn.Sequential:
@@ -108,3 +108,23 @@ def test_decay_moves_everything_but_srelu(optimizer):
 def test_a_list_of_parameters_is_no_model() -> None:
     with pytest.raises(TypeError, match=r"must be a torch.nn.Module, got list: pass the network"):
         param_groups(list(nn.Linear(2, 2).parameters()), lr=0.1)  # type: ignore[arg-type]
+
+
+class Slotted:
+    """A wrapper without attributes to look into."""
+
+    __slots__ = ("param_groups", "state")
+
+    def __init__(self, inside):
+        self.param_groups, self.state = inside.param_groups, inside.state
+
+
+@pytest.mark.parametrize("wrap", [lambda inside: inside, Slotted])
+def test_forget_clears_the_state_of_these_parameters_alone(wrap):
+    model = net()
+    optimizer = torch.optim.Adam(param_groups(model, lr=0.1))
+    model(torch.randn(3, 4)).sum().backward()
+    optimizer.step()
+    ours = srelu_parameters(model).values()
+    forget(wrap(optimizer), ours)
+    assert set(optimizer.state) == set(model.parameters()) - set(ours)

@@ -126,5 +126,5 @@ def forget(optimizer: Any, parameters: Collection[nn.Parameter]) -> None:
     for one in found:  # which grows
         for parameter in parameters:
             one.state.pop(parameter, None)
-        inside = (value for value in vars(one).values() if _is_optimizer(value))
+        inside = (value for value in getattr(one, "__dict__", {}).values() if _is_optimizer(value))
         found += [value for value in inside if all(value is not known for known in found)]

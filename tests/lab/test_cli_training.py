@@ -16,7 +16,7 @@ from command import process, srelu
 from rich.console import Console
 from specimens import record_of, specimen
 
-from torch_srelu.lab import records
+from torch_srelu.lab import archives, records
 from torch_srelu.lab.cli import training
 from torch_srelu.lab.cli.board import Board, shown
 from torch_srelu.lab.cli.choosing import chosen_runs, parse_settings
@@ -62,6 +62,17 @@ def test_a_run_that_was_finished_before_still_gets_tensorboard_events(tmp_path: 
         assert "finished before" in srelu("train relu --tensorboard").output
         expected = [(m.epoch, pytest.approx(m.train_loss)) for m in record.metrics]
         assert losses(record.folder) == expected
+
+
+def test_a_record_that_cannot_take_tensorboard_events_is_finished_all_the_same(
+    tmp_path: Path,
+) -> None:
+    record = record_of(tmp_path / "elsewhere", recipe("digits", "relu", seed=1))
+    archives.collect([record], tmp_path / "runs")
+    result = srelu("train relu --tensorboard")
+    assert result.exit_code == 0
+    assert "finished before" in result.output
+    assert "No events for TensorBoard beside" in result.output
 
 
 def losses(folder: Path) -> list[tuple[int, float]]:
@@ -118,6 +129,11 @@ def test_a_list_of_names_needs_neither_quotes_nor_brackets(typed: str) -> None:
     assert parse_settings([f"fixed={typed}"]) == {"fixed": ["t_r", "a_r"]}
     (run,) = chosen_runs([f"srelu:a_l=0.1,fixed={typed},quantile=0.8"], [1], "digits", {})
     assert (run.options, run.fixed, run.quantile) == ({"a_l": 0.1}, ("t_r", "a_r"), 0.8)
+
+
+def test_settings_may_be_typed_with_blanks_and_a_comma_too_many() -> None:
+    (run,) = chosen_runs(["srelu:a_l=0.1, quantile=0.8,"], [1], "digits", {})
+    assert (run.options, run.quantile) == ({"a_l": 0.1}, 0.8)
 
 
 def test_all_rivals_of_a_seed_come_before_the_next_seed() -> None:

@@ -14,6 +14,7 @@ from torch_srelu.lab.paper import ablations, differences, grids
 from torch_srelu.lab.paper.blocks import contests
 from torch_srelu.lab.paper.standing import Standing
 from torch_srelu.lab.records import Record
+from torch_srelu.lab.tables import Grid
 
 
 def test_differences_are_paired_and_corrected_together(standing: Standing) -> None:
@@ -97,3 +98,32 @@ def test_an_ablation_that_diverged_was_run(tmp_path: Path) -> None:
     assert "srelu paper run shared" not in changed.note
     rows = {row[0]: row for row in grids.table("table1", standing)[0].rows}
     assert rows["NIN + SReLU, shared"][2] == "diverged"
+
+
+def test_an_ablation_without_a_difference_says_why(tmp_path: Path) -> None:
+    def changed(folder: str, status: str) -> Grid:
+        found = [
+            record_of(
+                tmp_path / folder,
+                run,
+                range(18 + run.seed),
+                layers=LAYERS,
+                kept=1,
+                status="finished" if run.fixed else status,
+            )
+            for run in contests(["ablation-left"])[-1].runs({})
+        ]
+        return ablations.grids(Standing(found))[0]
+
+    grid = changed("diverged", "diverged")
+    assert grid.rows[0][1:] == ["10.00", "0.50", "-", "-", "-", "-"]
+    assert "left side only, base: 3 runs diverged." in grid.note
+    assert "right side only, base" not in grid.note
+
+
+def test_a_difference_waits_for_both_sides(tmp_path: Path) -> None:
+    runs = (run for run in contests(["compute-cifar10"])[-1].runs({}) if run.epochs > 100)
+    found = [record_of(tmp_path, run, range(20), layers=LAYERS, kept=1) for run in runs]
+    _, others = ablations.grids(Standing(found))
+    assert others.rows[1][1:4] == ["10.00", "0.00", "-"]
+    assert "`srelu paper run headline-cifar10`, 9 runs" in others.note

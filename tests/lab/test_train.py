@@ -264,7 +264,7 @@ def test_weights_that_blow_up_in_the_last_step_are_divergence(tmp_path, activati
 
 
 def test_an_unusable_device_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="unknown device 'tpu': choose cpu or cuda"):
+    with pytest.raises(ValueError, match="unknown device 'tpu': choose cpu, cuda or cuda:0"):
         train(tiny(), tmp_path, device="tpu")
     if not torch.cuda.is_available():
         with pytest.raises(ValueError, match="torch sees no CUDA device"):

@@ -14,6 +14,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
+from ..wording import counted
+
 
 def world_size() -> int:
     """The number of processes that torchrun started, 1 without it."""
@@ -94,11 +96,14 @@ def choose_device(wanted: torch.device | str | None = None) -> torch.device:
     """The device to train on: by default the GPU of this process if there is one, else the CPU."""
     if wanted is None:
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
-    kind = str(wanted).partition(":")[0]
-    if kind not in ("cpu", "cuda"):
-        raise ValueError(f"unknown device {str(wanted)!r}: choose cpu or cuda")
+    kind, colon, index = str(wanted).partition(":")
+    if kind not in ("cpu", "cuda") or (colon and not index.isdecimal()):
+        raise ValueError(f"unknown device {str(wanted)!r}: choose cpu, cuda or cuda:0")
     if kind == "cuda" and not torch.cuda.is_available():
         raise ValueError("device cuda was asked for, but torch sees no CUDA device: choose cpu")
+    if kind == "cuda" and index and int(index) >= torch.cuda.device_count():
+        count = counted(torch.cuda.device_count(), "CUDA device")
+        raise ValueError(f"device {wanted} was asked for, but torch sees {count}: they begin at 0")
     device = torch.device(wanted)
     if kind == "cuda" and device.index is None:
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))

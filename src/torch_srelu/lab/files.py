@@ -71,7 +71,8 @@ def locked(path: Path, wait: bool = True) -> Iterator[None]:
 
     With ``wait=False`` it raises BlockingIOError instead.
     """
-    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDONLY | os.O_CREAT, 0o666)
+    # Network file systems lock exclusively only what is open for writing, which a folder never is.
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield

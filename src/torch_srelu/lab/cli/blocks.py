@@ -65,9 +65,9 @@ def run(
         chosen = contests(blocks)
         committed = records.results(records.find(results or results_folder()))
         known = committed | records.results(records.find(records_folder))
-        choose_device(device)
-        check_data_folder(data)
         if minutes != 0:
+            choose_device(device)
+            check_data_folder(data)
             _find_data((r for r in wanted(chosen, known) if r.key() not in known), data)
         view = Lines(chosen, known)
         limit = None if minutes is None else 60 * minutes

@@ -64,7 +64,7 @@ def rival(typed: str) -> tuple[str, dict[str, Any]]:
     name, _, rest = typed.partition(":")
     known, own_fields = activation(name), _own_fields(name)
     own: dict[str, Any] = {"options": {}}
-    for key, value in _values(filter(None, re.split(r",(?=\w+=)", rest))).items():
+    for key, value in _values(filter(None, re.split(r",\s*(?=\w+=)", rest.rstrip(", ")))).items():
         if own_fields:
             check_choice(f"option of {name}", key, [*known.options, *own_fields])
         (own if key in own_fields else own["options"])[key] = value
@@ -128,17 +128,24 @@ def _values(pairs: Iterable[str]) -> dict[str, Any]:
             raise ValueError(f"expected NAME=VALUE, got {text!r}")
         if name in values:
             raise ValueError(f"{name} is given twice: give it once")
-        values[name] = _items(value) if name in _LISTS else _literal(value)
+        if name in _LISTS:
+            values[name] = _items(name, value)
+        elif "," in value and not value.startswith(("[", "{", '"')):
+            raise ValueError(f"expected NAME=VALUE, got {value.partition(',')[2].strip()!r}")
+        else:
+            values[name] = _literal(value)
     return values
 
 
-def _items(text: str) -> list[Any]:
+def _items(name: str, text: str) -> list[Any]:
     """A list as JSON writes it, or without quotes, or without brackets."""
     found = _literal(text)
     if isinstance(found, list):
         return found
-    items = text.removeprefix("[").removesuffix("]").split(",")
-    return [_literal(item.strip()) for item in items if item.strip()]
+    inner = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    if set("[]()") & set(inner):
+        raise ValueError(f"{name} must be a list such as a,b or [a, b], got {text!r}")
+    return [_literal(item.strip()) for item in inner.split(",") if item.strip()]
 
 
 def _literal(text: str) -> Any:

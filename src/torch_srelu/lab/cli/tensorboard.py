@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..history import Metrics
 from ..records import Record
 from ..train import Progress
+from .terminal import errors
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -30,10 +31,20 @@ class Events:
             self._add(progress.folder, progress.metrics)
 
     def complete(self, record: Record) -> None:
-        """Takes in all epochs of a record that was finished before, if it has no events."""
-        if not (record.folder / FOLDER).exists():
+        """Takes in all epochs of a record that was finished before, if it has no events.
+
+        A record that cannot take them, as one in an archive, is whole without.
+        """
+        if (record.folder / FOLDER).exists():
+            return
+        try:
             for metrics in record.metrics:
                 self._add(record.folder, metrics)
+        except OSError as error:
+            errors.print(
+                f"No events for TensorBoard beside {record.folder}: {error.strerror}.",
+                soft_wrap=True,
+            )
 
     def _add(self, folder: Path, metrics: Metrics) -> None:
         if self._writer is None or self._folder != folder:

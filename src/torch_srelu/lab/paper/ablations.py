@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...wording import counted
 from ..comparison import Comparison, Rival, Versus
-from ..fates import DIVERGED
+from ..fates import DEAD, DIVERGED
 from ..statistics import holm
 from ..tables import NOTHING, Grid, interval, probability
 from .blocks import BLOCKS, contests
@@ -83,27 +84,29 @@ def grids(standing: Standing) -> list[Grid]:
 
 def _grid(title: str, questions: list[Question], words: str, standing: Standing) -> Grid:
     answers = [_answer(question, standing) for question in questions]
-    corrected = holm([versus.paired.p if versus else None for _, versus in answers])
+    corrected = holm([a.versus.paired.p if a.versus else None for a in answers])
     rows = [
-        [question.words, *_numbers(rival, versus, p)]
-        for question, (rival, versus), p in zip(questions, answers, corrected, strict=True)
+        [question.words, *_numbers(answer, p)]
+        for question, answer, p in zip(questions, answers, corrected, strict=True)
     ]
     note = (
         "Test error in percent; the difference is paired over n seeds, with Student's 95 % "
         "interval and p corrected by Holm over this table."
     )
+    both = list(zip(questions, answers, strict=True))
+    fates = [line for question, answer in both for line in _fates(question, answer)]
     unanswered = {
-        question.contest
-        for question, (rival, versus) in zip(questions, answers, strict=True)
-        if rival is None or (versus is None and standing.missing(contests([question.contest])))
+        name
+        for question, answer in both
+        if answer.versus is None
+        for name, rival in (
+            (question.contest, answer.rival),
+            (question.against[0], answer.base),
+        )
+        if rival is None or standing.missing(contests([name]))
     }
-    diverged = [
-        f"{question.words}: {counted(rival.fates[DIVERGED], 'run')} diverged."
-        for question, (rival, _) in zip(questions, answers, strict=True)
-        if rival and rival.fates[DIVERGED]
-    ]
     headers = ["", "error", "sd", "difference", "95 % interval", "n", "p (Holm)"]
-    notes = [note, words, *diverged, *_not_run(unanswered, standing)]
+    notes = [note, words, *fates, *_not_run(unanswered, standing)]
     return Grid(title, headers, rows, "\n".join(notes))
 
 
@@ -118,27 +121,44 @@ def _not_run(names: set[str], standing: Standing) -> Iterator[str]:
             yield f"Not run: `srelu paper run {what}`, {standing.cost(missing)}."
 
 
-def _answer(question: Question, standing: Standing) -> tuple[Rival | None, Versus | None]:
-    rivals = {}
-    for place, (contest, row) in (
-        ("rival", (question.contest, question.row)),
-        ("base", question.against),
-    ):
-        rivals[place] = standing.rivals(contests([contest])[-1]).get(row)
-    rival, base = rivals["rival"], rivals["base"]
+class _Answer(NamedTuple):
+    rival: Rival | None
+    base: Rival | None  # what it is measured against
+    versus: Versus | None
+
+
+def _answer(question: Question, standing: Standing) -> _Answer:
+    rival, base = (
+        standing.rivals(contests([contest])[-1]).get(row)
+        for contest, row in ((question.contest, question.row), question.against)
+    )
     if rival is None or base is None:
-        return rival, None
-    return rival, Comparison("", {}, (base, rival), base).versus.get(rival.name)
+        return _Answer(rival, base, None)
+    versus = Comparison("", {}, (base, rival), base).versus.get(rival.name)
+    return _Answer(rival, base, versus)
 
 
-def _numbers(rival: Rival | None, versus: Versus | None, p: float | None) -> list[str]:
-    if rival is None:
+def _fates(question: Question, answer: _Answer) -> Iterator[str]:
+    """What became of runs that diverged and, where none is left, of those that were dead."""
+    for who, rival in ((question.words, answer.rival), (f"{question.words}, base", answer.base)):
+        if rival is None or (rival is answer.base and (answer.versus or not answer.rival)):
+            continue  # what it is measured against, where nothing is or the difference is there
+        told = (DIVERGED,) if rival.summary else (DEAD, DIVERGED)
+        fates = [
+            f"{counted(rival.fates[fate], 'run')} {fate}" for fate in told if rival.fates[fate]
+        ]
+        if fates:
+            yield f"{who}: {', '.join(fates)}."
+
+
+def _numbers(answer: _Answer, p: float | None) -> list[str]:
+    if answer.rival is None:
         return ["not run", *[NOTHING] * 5]
     difference = [NOTHING] * 4
-    if versus is not None:
-        paired = versus.paired
+    if answer.versus is not None:
+        paired = answer.versus.paired
         span = interval(paired.interval)
         difference = [f"{paired.mean:+.2f}", span, str(paired.n), probability(p)]
-    summary = rival.summary
+    summary = answer.rival.summary
     spread = f"{summary.std:.2f}" if summary and summary.std is not None else NOTHING
-    return [mean_error(rival), spread, *difference]
+    return [mean_error(answer.rival), spread, *difference]
