@@ -11,6 +11,7 @@ from torch.nn.utils import parametrize
 from small_networks import batches, convnet, sgd, train, units
 from torch_srelu import AdaptiveInit, LazySReLU, SReLU, param_groups
 from torch_srelu.module import NAMES
+from torch_srelu.quantile import NotFiniteError
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -185,4 +186,14 @@ def test_state_of_another_setting_is_refused():
     with pytest.raises(ValueError, match="units 1, 4, 8, this model has 0"):
         AdaptiveInit(other, sgd(other)).load_state_dict(init.state_dict())
     frozen = AdaptiveInit(other, sgd(other))
-    assert frozen.state_dict()["result"] is None
+    assert frozen.state_dict()["result"] == ""
+
+
+def test_a_quantile_that_its_parameter_cannot_hold_is_refused():
+    model = nn.Sequential(SReLU(4, dtype=torch.float16))
+    init = AdaptiveInit(model, sgd(model))
+    before = model[0].t_r.detach().clone()
+    with pytest.raises(NotFiniteError, match=r"^0: .*too large for t_r in torch.float16"):
+        init.adapt([torch.full((3, 4), 1e6)])
+    assert torch.equal(model[0].t_r.detach(), before)
+    assert not init.adapted

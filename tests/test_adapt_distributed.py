@@ -79,7 +79,8 @@ def test_two_processes(tmp_path):
 def _everything(rank, group):
     # One pair of processes for all: starting them takes longer than the tests.
     for test in (
-        ddp, uneven_shares, error_on_one_side, fsdp, fsdp_without_data, padding, sharded_optimizer,
+        ddp, uneven_shares, error_on_one_side, fsdp, fsdp_without_data,
+        fsdp_with_a_loader_that_fails, two_sharded_models, padding, sharded_optimizer,
     ):  # fmt: skip
         test(rank)
 
@@ -192,6 +193,38 @@ def fsdp_without_data(rank):
     init = AdaptiveInit(model, optimizer_of(model))
     with pytest.raises(ValueError, match="process 1 has no data"):
         init.adapt([] if rank == 1 else [x])
+
+
+class Failing:
+    """A loader that breaks in one process after the first batch."""
+
+    def __init__(self, rank):
+        self.rank = rank
+
+    def __iter__(self):
+        x, _ = data()
+        yield x
+        if self.rank == 1:
+            raise OSError("disk")
+        yield x
+
+
+def fsdp_with_a_loader_that_fails(rank):
+    model = sharded()
+    init = AdaptiveInit(model, optimizer_of(model))
+    error, message = (OSError, "^disk") if rank else (RuntimeError, "process 1: OSError")
+    with pytest.raises(error, match=message):
+        init.adapt(Failing(rank))
+
+
+def two_sharded_models(rank):
+    """Each process has a model of its own, sharded over itself alone."""
+    mesh = init_device_mesh("cpu", (2, 1), mesh_dim_names=("models", "shards"))
+    x = data()[0] + 100 * rank
+    model = nn.Sequential(SReLU(4), nn.Linear(4, 2))
+    fully_shard(model, mesh=mesh["shards"])
+    AdaptiveInit(model, optimizer_of(model)).adapt([x])
+    assert torch.equal(whole(model[0].t_r), x.sort(0).values[-(-9 * len(x) // 10) - 1])
 
 
 def padding(rank):

@@ -1,13 +1,15 @@
 """Adaptive initialisation beside training: the freeze, the thaw, a run that is resumed."""
 
 import copy
+import warnings
 
 import pytest
 import torch
 from torch import nn
+from torch.distributed import checkpoint
 from torch.nn import functional as F
 
-from small_networks import batches, convnet, same, train
+from small_networks import batches, convnet, same, sgd, train
 from torch_srelu import AdaptiveInit, SReLU, param_groups
 from torch_srelu.module import NAMES
 from torch_srelu.optim import srelu_parameters
@@ -192,5 +194,23 @@ def test_resumed_run_is_the_same_run(stop, tmp_path):
     whole = run(0, epochs)
     torch.save(run(0, stop), tmp_path / "checkpoint.pt")
     resumed = run(stop, epochs, torch.load(tmp_path / "checkpoint.pt", weights_only=True))
-    assert whole["init"]["result"] is not None
+    assert whole["init"]["result"] != ""
     assert same(whole, resumed)
+
+
+def test_distributed_checkpoints_load_in_every_phase(tmp_path):
+    """They load into the structure that a new AdaptiveInit has."""
+    for phase in ("frozen", "adapted"):
+        model = convnet()
+        init = AdaptiveInit(model, sgd(model))
+        if phase == "adapted":
+            init.adapt(batches())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # there is one process
+            checkpoint.save({"init": init.state_dict()}, checkpoint_id=tmp_path / phase)
+            resumed = AdaptiveInit(model, sgd(model))
+            state = {"init": resumed.state_dict()}
+            checkpoint.load(state, checkpoint_id=tmp_path / phase)
+        resumed.load_state_dict(state["init"])
+        assert resumed.state_dict() == init.state_dict()
+        assert resumed.adapted is (phase == "adapted")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -21,7 +22,7 @@ from .measure import (
 )
 from .module import SReLU
 from .optim import check_optimizer, forget, srelu_parameters
-from .quantile import QuantileSearch
+from .quantile import NotFiniteError, QuantileSearch
 from .replay import parts
 from .wording import counted
 
@@ -114,6 +115,7 @@ class AdaptiveInit:
             group = process_group(self.model)
             Measurement(self.model, searches, units, loader, forward or call, group).run()
             found = {name: _thresholds(units[name], search) for name, search in searches.items()}
+            _check_fit({name: t_r for name, (t_r, _) in found.items()})
             for name, (t_r, _) in found.items():
                 _write(units[name][0].t_r, t_r)
         forget(self.optimizer, srelu_parameters(self.model).values())  # they start as new
@@ -122,9 +124,17 @@ class AdaptiveInit:
         self._freeze(False)
 
     def state_dict(self) -> dict[str, Any]:
-        """The phase and what `adapt` found, as plain numbers; ``t_r`` is in that of the model."""
-        names = ("quantile", "scope", "_result", "_repeated")
-        return {name.strip("_"): getattr(self, name) for name in names}
+        """The phase and what `adapt` found; ``t_r`` is in that of the model.
+
+        The same keys in every phase, and one text for all that was found, because
+        torch.distributed.checkpoint loads into what is there.
+        """
+        return {
+            "quantile": self.quantile,
+            "scope": self.scope,
+            "result": "" if self._result is None else json.dumps(self._result),
+            "repeated": self._repeated,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes up the phase of a saved run: frozen before `adapt`, free after it."""
@@ -134,7 +144,8 @@ class AdaptiveInit:
                     f"the state was saved with {name}={state[name]!r}, this AdaptiveInit has "
                     f"{getattr(self, name)!r}: build it as it was"
                 )
-        result, names = state["result"], list(_units(self.model))
+        names = list(_units(self.model))
+        result = json.loads(state["result"]) if state["result"] else None
         if result is not None and list(result) != names:
             raise ValueError(
                 f"the state was saved for the units {', '.join(result)}, this model has "
@@ -254,6 +265,16 @@ def _thresholds(units: list[SReLU], search: QuantileSearch) -> tuple[Tensor, dic
         "kept": int((~free).sum()),
     }
     return new, facts
+
+
+def _check_fit(thresholds: dict[str, Tensor]) -> None:
+    """Raises an error if a quantile is beyond what the dtype of its parameter can hold."""
+    for name, t_r in thresholds.items():
+        if not t_r.isfinite().all():
+            raise NotFiniteError(
+                f"{name}: the quantile of its inputs is too large for t_r in {t_r.dtype}. Keep the "
+                "parameters in a wider dtype, or find out why its inputs are so large"
+            )
 
 
 def _row(name: str, facts: dict[str, Any]) -> tuple[str, ...]:

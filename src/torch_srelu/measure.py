@@ -115,10 +115,12 @@ class Measurement:
             return
         # Every forward pass of a sharded model needs all processes: those that have run out of
         # data repeat their last batch, which does not count, until the others have finished.
-        nothing = object()
-        iterator, last = iter(self._loader), nothing
+        nothing = last = object()
+        with self._all_or_none():
+            iterator = iter(self._loader)
         while True:
-            batch = next(iterator, nothing)
+            with self._all_or_none():
+                batch = next(iterator, nothing)
             going = self._of_all(batch is not nothing)
             if not any(going):
                 return
@@ -170,8 +172,25 @@ def process_group(model: nn.Module) -> dist.ProcessGroup | None:
     if not (dist.is_available() and dist.is_initialized()):
         return None
     model = getattr(model, "_orig_mod", model)
-    group = model.process_group if isinstance(model, DistributedDataParallel) else dist.group.WORLD
+    if isinstance(model, DistributedDataParallel):
+        group = model.process_group
+    else:
+        group = _sharing(model) or dist.group.WORLD
     return group if dist.get_world_size(group) > 1 else None
+
+
+def _sharing(model: nn.Module) -> dist.ProcessGroup | None:
+    """The processes that a sharded model is spread over; None if it is not, or over all of them."""
+    meshes = (getattr(p, "device_mesh", None) for p in model.parameters())
+    mesh = next((mesh for mesh in meshes if mesh is not None), None)
+    if mesh is None or mesh.size() == dist.get_world_size():
+        return None
+    if mesh.ndim > 1:
+        raise ValueError(
+            f"the model is sharded over a mesh of shape {tuple(mesh.shape)}, a part of all "
+            f"{dist.get_world_size()} processes: adapt needs a mesh of one dimension, or of all"
+        )
+    return mesh.get_group()
 
 
 def sharded_modules(model: nn.Module) -> list[Any]:

@@ -137,3 +137,29 @@ def test_a_state_of_other_groups_is_refused_by_a_moved_optimizer():
     with pytest.raises(ValueError, match="different number of parameter groups"):
         optimizer.load_state_dict(other)
     assert optimizer.state_dict() == before
+
+
+def names_by_group(optimizer):
+    return [list(group["param_names"]) for group in optimizer.param_groups]
+
+
+def test_names_go_with_their_parameters():
+    net = network()
+    names = {p: name for name, p in net.named_parameters()}
+    alone = torch.optim.SGD(net.named_parameters(), lr=0.1, weight_decay=0.1)
+    split(net, alone)
+    decayed, rest = (
+        [(n, p) for n, p in net.named_parameters() if ("bias" in n) == bias] for bias in (0, 1)
+    )
+    groups = [{"params": decayed, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}]
+    moved = torch.optim.SGD(copy.copy(groups), lr=0.1)
+    built = names_by_group(moved)
+    move(net, moved)
+    for optimizer in (alone, moved):
+        assert names_by_group(optimizer) == [
+            [names[p] for p in group["params"]] for group in optimizer.param_groups
+        ]
+    state = moved.state_dict()
+    assert [group["param_names"] for group in state["param_groups"]] == built
+    moved.load_state_dict(state)
+    assert names_by_group(moved) != built

@@ -78,6 +78,34 @@ def test_a_module_that_cannot_be_run_alone_goes_by_the_layer_before():
     assert repr(TwoInputs().act) == "SReLU(8, dim=1)"  # the network itself: nobody takes it in
 
 
+class CalledTwice(nn.Module):
+    """One activation behind layers of different sizes, as in a Res2Net."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.act = nn.Conv2d(3, 8, 1), nn.Conv2d(8, 16, 1), SReLULayer()
+
+    def forward(self, x):
+        return self.act(self.second(self.act(self.first(x))))
+
+
+class Around(nn.Module):
+    """Builds a block, as networks do."""
+
+    def __init__(self):
+        super().__init__()
+        self.block = CalledTwice()
+
+    def forward(self, x):
+        return self.block(x)
+
+
+def test_a_unit_that_is_called_on_several_sizes_is_shared():
+    net = Around()
+    assert net.block.act.num_channels == 1
+    assert net(torch.randn(2, 3, 4, 4)).shape == (2, 16, 4, 4)
+
+
 def test_without_a_known_neighbour_the_unit_waits_for_the_first_input():
     net = nn.Sequential(SReLULayer(), nn.Flatten())
     assert isinstance(net[0], ts.LazySReLU)

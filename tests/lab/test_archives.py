@@ -116,6 +116,21 @@ def test_damaged_archives_say_so(tmp_path: Path, runs: list[Record]) -> None:
         records.load(copy)
 
 
+@pytest.mark.parametrize(
+    ("field", "why"), [(8, "encrypted"), (10, "compression method"), (46, "has no run.json")]
+)
+def test_a_bit_that_flipped_in_an_archive_is_noticed(
+    tmp_path: Path, runs: list[Record], field: int, why: str
+) -> None:
+    archives.collect(runs[:1], tmp_path)
+    (path,) = tmp_path.glob("*.zip")
+    content = bytearray(path.read_bytes())
+    content[content.index(b"PK\x01\x02") + field] ^= 1  # in the list of what the archive holds
+    path.write_bytes(content)
+    with pytest.raises(RecordError, match=why):
+        records.find(tmp_path)
+
+
 def test_one_of_two_new_records_of_a_run_must_go(tmp_path: Path) -> None:
     pair = [specimen(tmp_path / place, "relu", seed=0, wrong=[n]) for n, place in enumerate("ab")]
     with pytest.raises(ValueError, match="is another record of the run"):

@@ -208,4 +208,5 @@ def test_a_full_disk_leaves_the_old_file_whole(tmp_path):
 def test_other_archives_are_passed_over(tmp_path):
     with zipfile.ZipFile(tmp_path / "holidays.zip", "w") as archive:
         archive.writestr("beach.txt", "sun")
+    (tmp_path / "folder.zip").mkdir()
     assert records.find(tmp_path) == []

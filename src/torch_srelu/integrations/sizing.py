@@ -129,7 +129,9 @@ def _watch_run(
     def note(unit: UnsizedSReLU, x: Tensor) -> Tensor:
         channels, dim = flow.layout(x, unit.otherwise)
         # Images come in batches: their channels are in dimension 1, as in SReLU(channels).
-        seen[unit] = Layout(channels, dim if dim >= -1 else dim + x.dim())
+        layout = Layout(channels, dim if dim >= -1 else dim + x.dim())
+        # Called on other channels before: one set of parameters serves them all.
+        seen[unit] = layout if seen.get(unit, layout) == layout else Layout(1, layout.dim)
         return x
 
     with Flow(module, x) as flow:

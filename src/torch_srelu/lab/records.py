@@ -22,6 +22,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import time
 import zipfile
 import zlib
@@ -41,6 +42,9 @@ from .run import Run
 
 FORMAT = 1
 ARCHIVE = ".zip"
+_NAME = re.compile(r"\d{8}-\d{6}-.+-s\d+-[0-9a-f]{10}")  # of a record, see `create`
+# What zipfile raises for a file of which a bit has flipped.
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError)
 
 Results = Mapping[str, Mapping[str, Any]]  # what the runs that have ended came to, by key
 
@@ -235,6 +239,10 @@ def _load_all(root: Path, pattern: str) -> list[Record]:
 
 def _is_record(archive: Path) -> bool:
     """Whether an archive is ours, or damaged, which whoever reads it will say."""
+    if not archive.is_file():
+        return False
+    if _NAME.fullmatch(archive.stem):
+        return True
     try:
         with zipfile.ZipFile(archive) as opened:
             return "run.json" in opened.namelist()
@@ -250,7 +258,11 @@ def _read(place: Path, name: str) -> bytes | None:
     try:
         with zipfile.ZipFile(place) as archive:
             return archive.read(name) if name in archive.namelist() else None
-    except (zipfile.BadZipFile, zlib.error) as error:
+    except _UNREADABLE as error:
+        raise _damaged(place, error) from error
+    except OSError as error:
+        if error.filename is not None:  # the file system's, who says which file it is
+            raise
         raise _damaged(place, error) from error
 
 
