@@ -225,6 +225,10 @@ def two_sharded_models(rank):
     fully_shard(model, mesh=mesh["shards"])
     AdaptiveInit(model, optimizer_of(model)).adapt([x])
     assert torch.equal(whole(model[0].t_r), x.sort(0).values[-(-9 * len(x) // 10) - 1])
+    mesh = init_device_mesh("cpu", (2, 1, 1), mesh_dim_names=("models", "copies", "shards"))
+    model = fully_shard(nn.Sequential(SReLU(4)), mesh=mesh["copies", "shards"])
+    with pytest.raises(ValueError, match=r"mesh of shape \(1, 1\), a part of all 2 processes"):
+        AdaptiveInit(model, optimizer_of(model)).adapt([x])
 
 
 def padding(rank):

@@ -20,7 +20,7 @@ from .measure import (
     process_group,
     unwrap,
 )
-from .module import SReLU
+from .module import SReLU, whole
 from .optim import check_optimizer, forget, srelu_parameters
 from .quantile import NotFiniteError, QuantileSearch
 from .replay import parts
@@ -251,8 +251,8 @@ def _check_model(model: nn.Module) -> None:
 
 def _thresholds(units: list[SReLU], search: QuantileSearch) -> tuple[Tensor, dict[str, Any]]:
     """The new ``t_r`` of a unit, whole, and the facts about it, as plain numbers."""
-    t_r, t_l = _whole(units[0].t_r), _whole(units[0].t_l)
-    free = torch.stack([_whole(unit.a_r) == 1 for unit in units]).all(0)
+    t_r, t_l = whole(units[0].t_r), whole(units[0].t_l)
+    free = torch.stack([whole(unit.a_r) == 1 for unit in units]).all(0)
     new = torch.where(free, search.values[0].to(t_r.dtype), t_r)
     beyond = 1 - search.below[0].double() / search.count
     facts = {
@@ -282,12 +282,6 @@ def _row(name: str, facts: dict[str, Any]) -> tuple[str, ...]:
     counts = (str(facts[column]) for column in ("crossed", "dead", "kept"))
     size = (str(facts["channels"]), str(facts["inputs"]))
     return (name, *size, spread, f"{facts['beyond']:.2%}", *counts)
-
-
-def _whole(parameter: Tensor) -> Tensor:
-    """The values of a parameter, gathered where it is sharded."""
-    whole = getattr(parameter, "full_tensor", None)
-    return (whole() if whole else parameter).detach()
 
 
 def _write(parameter: Tensor, value: Tensor) -> None:

@@ -178,3 +178,9 @@ class LazySReLU(LazyModuleMixin, SReLU):  # type: ignore[misc]
         for name in NAMES:
             getattr(self, name).materialize((self.num_channels,))
         self.reset_parameters()
+
+
+def whole(parameter: Tensor) -> Tensor:
+    """The values of a parameter, gathered from all processes where it is sharded."""
+    gather = getattr(parameter, "full_tensor", None)
+    return (gather() if gather else parameter).detach()

@@ -6,12 +6,12 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parameter import is_lazy
 
 from .convert import record
 from .convert.activations import MODULES
-from .module import NAMES, SReLU
+from .module import NAMES, SReLU, whole
 from .wording import counted
 
 
@@ -111,20 +111,13 @@ def _unit(where: str, unit: SReLU) -> Unit:
     replaced = record.replaced_by(unit)
     if is_lazy(unit.t_r) or unit.t_r.is_meta:
         return Unit(where, unit.num_channels, dim, replaced, {}, 0)
-    values = {name: _whole(getattr(unit, name)) for name in NAMES}
+    values = {name: whole(getattr(unit, name)).to("cpu", torch.float64) for name in NAMES}
     spreads = {
         name: Spread(value.mean().item(), value.std(correction=0).item())
         for name, value in values.items()
     }
     crossed = int((values["t_l"] > values["t_r"]).sum())
     return Unit(where, unit.num_channels, dim, replaced, spreads, crossed)
-
-
-def _whole(parameter: Tensor) -> Tensor:
-    """All values of a parameter, gathered if it is sharded over processes."""
-    value = parameter.detach()
-    gather = getattr(value, "full_tensor", None)
-    return (gather() if gather else value).to("cpu", torch.float64)
 
 
 def _row(unit: Unit) -> tuple[str, ...]:

@@ -94,7 +94,7 @@ def test_an_ablation_that_diverged_was_run(tmp_path: Path) -> None:
     standing = Standing(found)
     changed, _ = ablations.grids(standing)
     assert changed.rows[-1] == ["shared by channels", "diverged", "-", "-", "-", "-", "-"]
-    assert "shared by channels: 3 runs diverged." in changed.note
+    assert "shared by channels: 3 diverged." in changed.note
     assert "srelu paper run shared" not in changed.note
     rows = {row[0]: row for row in grids.table("table1", standing)[0].rows}
     assert rows["NIN + SReLU, shared"][2] == "diverged"
@@ -117,7 +117,7 @@ def test_an_ablation_without_a_difference_says_why(tmp_path: Path) -> None:
 
     grid = changed("diverged", "diverged")
     assert grid.rows[0][1:] == ["10.00", "0.50", "-", "-", "-", "-"]
-    assert "left side only, base: 3 runs diverged." in grid.note
+    assert "left side only, base: 3 diverged." in grid.note
     assert "right side only, base" not in grid.note
 
 

@@ -26,6 +26,6 @@ def check_choice(what: str, name: str, choices: Iterable[str], listed_by: str = 
         return
     near = difflib.get_close_matches(str(name), known, n=3 if listed_by else 1)
     hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-    choose = f"{'C' if near else 'c'}hoose one of {', '.join(known)}"
+    choose = f"{'Choose' if near else 'choose'} one of {', '.join(known)}"
     all_of_them = f"`{listed_by}` lists all" if listed_by else choose
     raise ValueError(f"unknown {what} {name!r}: {hint}{all_of_them}")

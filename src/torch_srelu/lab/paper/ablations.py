@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...wording import counted
 from ..comparison import Comparison, Rival, Versus
 from ..fates import DEAD, DIVERGED
 from ..statistics import holm
 from ..tables import NOTHING, Grid, interval, probability
 from .blocks import BLOCKS, contests
-from .cells import mean_error
+from .cells import fates_in_words, mean_error
 from .standing import Standing
 from .variants import ABLATIONS, FURTHER_EPOCHS, LONGER
 
@@ -140,15 +139,14 @@ def _answer(question: Question, standing: Standing) -> _Answer:
 
 def _fates(question: Question, answer: _Answer) -> Iterator[str]:
     """What became of runs that diverged and, where none is left, of those that were dead."""
-    for who, rival in ((question.words, answer.rival), (f"{question.words}, base", answer.base)):
-        if rival is None or (rival is answer.base and (answer.versus or not answer.rival)):
-            continue  # what it is measured against, where nothing is or the difference is there
-        told = (DIVERGED,) if rival.summary else (DEAD, DIVERGED)
-        fates = [
-            f"{counted(rival.fates[fate], 'run')} {fate}" for fate in told if rival.fates[fate]
-        ]
-        if fates:
-            yield f"{who}: {', '.join(fates)}."
+    asked = [(question.words, answer.rival)]
+    if answer.rival and not answer.versus:
+        asked.append((f"{question.words}, base", answer.base))
+    for who, rival in asked:
+        if rival is not None:
+            found = fates_in_words(rival, (DIVERGED,) if rival.summary else (DEAD, DIVERGED))
+            if found:
+                yield f"{who}: {', '.join(found)}."
 
 
 def _numbers(answer: _Answer, p: float | None) -> list[str]:

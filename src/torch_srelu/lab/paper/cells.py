@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ..comparison import Rival
+from ..fates import DEAD, DIVERGED
 from ..recipes import LENGTHS
 from ..run import Run
 from ..statistics import Summary
@@ -37,6 +39,11 @@ def mean_error(rival: Rival) -> str:
     if rival.summary is None:
         return ", ".join(sorted(rival.fates))
     return f"{rival.summary.mean:.2f}"
+
+
+def fates_in_words(rival: Rival, fates: Iterable[str] = (DEAD, DIVERGED)) -> list[str]:
+    """How many runs met each of these fates, if any did."""
+    return [f"{rival.fates[fate]} {fate}" for fate in fates if rival.fates[fate]]
 
 
 def how_to_run(row: str, condition: str, standing: Standing) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from ..fates import DEAD, DIVERGED
 from ..recipes import LENGTHS
 from ..tables import NOTHING, Grid, interval
-from .cells import entry, epochs, how_to_run, mean_error, protocol
+from .cells import entry, epochs, fates_in_words, how_to_run, mean_error, protocol
 from .contests import OWN
 from .published import IMAGENET, TITLES, Row, Table
 from .standing import Cell, Standing, contests_with
@@ -140,7 +140,7 @@ def entries(table: Table, standing: Standing) -> Iterator[dict[str, Any]]:
 
 
 def _fate_notes(cell: Cell) -> list[str]:
-    notes = [f"{cell.rival.fates[f]} {f}" for f in (DEAD, DIVERGED) if cell.rival.fates[f]]
+    notes = fates_in_words(cell.rival)
     if cell.averaged:
         notes.append(f"averaged weights {cell.averaged.mean:.2f}")
     return notes
