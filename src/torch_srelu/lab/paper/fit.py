@@ -16,11 +16,12 @@ from ..probe import IMAGES
 from ..recipes import LENGTHS
 from ..tables import NOTHING, Grid
 from .blocks import CIFAR
+from .cells import mean_error
 from .differences import NAMES
 from .published import LEARNED, LEARNED_NAMES, TITLES
 from .standing import Cell, Standing
 
-FITTED = ("train_loss", "train_error", "test_loss", "test_error")  # of the results
+FITTED = ("train_loss", "train_error", "test_loss")  # of the results
 FITTED_NOTE = (
     "Means over n seeds. Training loss and error are those of the last epoch while it was trained, "
     "with dropout; test loss and error those of its end, without."
@@ -51,7 +52,7 @@ def _fitted(title: str, cells: Mapping[str, Cell]) -> Grid:
     rows = []
     for name, cell in cells.items():
         results = [record.result for record in cell.rival.finished if record.result]
-        train_loss, train_error, test_loss, test_error = (
+        train_loss, train_error, test_loss = (
             float(np.mean([result[what] for result in results])) for what in FITTED
         )
         rows.append(
@@ -60,7 +61,7 @@ def _fitted(title: str, cells: Mapping[str, Cell]) -> Grid:
                 f"{train_loss:.3f}",
                 f"{100 * train_error:.2f}",
                 f"{test_loss:.3f}",
-                f"{100 * test_error:.2f}",
+                mean_error(cell.rival),
                 str(len(results)),
             ]
         )
