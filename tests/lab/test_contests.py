@@ -159,6 +159,8 @@ def test_reuse_goes_on_from_the_leaky_network_of_its_seed() -> None:
         assert run.start == starts[run.seed]
         assert (run.epochs, run.schedule, run.freeze) == (20, "constant", 0)
         assert run.lr == pytest.approx(0.01)  # what the first training ended with
+    dead = {starts[2]: {"status": "dead"}}  # replaced for those that would go on from it too
+    assert before.seeds(dead).counted == further.seeds(dead).counted == (1, 3, 4)
 
 
 def test_unknown_names_are_refused() -> None:

@@ -10,6 +10,7 @@ from reproduction import LAYERS, WRONG
 from scipy import stats
 from specimens import record_of
 
+from torch_srelu.lab import records
 from torch_srelu.lab.paper import ablations, differences, grids
 from torch_srelu.lab.paper.blocks import contests
 from torch_srelu.lab.paper.standing import Standing
@@ -47,18 +48,18 @@ def test_differences_are_paired_and_corrected_together(standing: Standing) -> No
     assert differences.quoted(standing) == [tests, prelus]
 
 
-def test_two_seeds_have_no_interval(standing: Standing) -> None:
-    few = Standing(record for record in standing.ended if record.run.seed <= 2)
+def test_two_seeds_have_no_interval(results: Path) -> None:
+    few = Standing(record for record in records.find(results) if record.run.seed <= 2)
     for grid in differences.grids(few)[:2]:
         assert {tuple(row[3:]) for row in grid.rows} == {("-", "2", "-")}
         assert "Holm" not in grid.note  # nothing was tested
 
 
-def test_a_test_alone_is_one(standing: Standing) -> None:
+def test_a_test_alone_is_one(results: Path) -> None:
     def counts(record: Record) -> bool:
         return record.run.activation in ("relu", "srelu") and record.run.dataset == "cifar10"
 
-    alone = Standing(filter(counts, standing.ended))
+    alone = Standing(filter(counts, records.find(results)))
     assert "over this one test." in differences.grids(alone)[0].note
 
 

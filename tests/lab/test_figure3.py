@@ -4,13 +4,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from specimens import specimen
+from specimens import record_of
 
 from torch_srelu.lab import googlenet
 from torch_srelu.lab.paper import figure3
 from torch_srelu.lab.paper.drawing import render
 from torch_srelu.lab.paper.figures import FROM_RECORDS
 from torch_srelu.lab.paper.standing import Standing
+from torch_srelu.lab.paper.systems import SYSTEMS
+from torch_srelu.lab.records import Record
 
 
 def test_one_point_a_layer_in_order_blocks_named():
@@ -29,17 +31,16 @@ def test_one_point_a_layer_in_order_blocks_named():
     assert render(figure, "png").startswith(b"\x89PNG")
 
 
-def test_it_is_drawn_from_all_seeds_of_googlenet(tmp_path: Path):
-    googlenet_run = {
-        "dataset": "imagenette",
-        "net": "googlenet-imagenette",
-        "preprocessing": "mean",
-        "augmentation": "crops+flips",
-    }
+def test_it_is_drawn_from_all_finished_seeds_of_googlenet(tmp_path: Path):
     names = ["stem.conv2", "stem.conv1", "inceptions.3a.one"]  # in any order
     layers = dict.fromkeys(names, 2)
-    found = [specimen(tmp_path, "srelu", s, layers=layers, **googlenet_run) for s in (1, 2)]
-    others = [specimen(tmp_path, "relu", 1, layers=layers, **googlenet_run)]
+
+    def record(row: str, seed: int, status: str = "finished") -> Record:
+        run = SYSTEMS[row]("imagenet", seed)
+        return record_of(tmp_path, run, status=status, layers=layers, kept=1)
+
+    found = [record("googlenet+srelu", 1)]
+    others = [record("googlenet+srelu", 2, "diverged"), record("googlenet", 1)]
     (axes,) = FROM_RECORDS["figure3"](Standing([*found, *others])).axes
     inputs = [record.inputs() for record in found]
     expected = [
@@ -51,6 +52,6 @@ def test_it_is_drawn_from_all_seeds_of_googlenet(tmp_path: Path):
 
 def test_without_a_record_it_says_so():
     with pytest.raises(
-        ValueError, match="has no record yet: `srelu paper run googlenet-imagenette`"
+        ValueError, match="has no finished record yet: `srelu paper run googlenet-imagenette`"
     ):
         FROM_RECORDS["figure3"](Standing([]))

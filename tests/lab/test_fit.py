@@ -35,12 +35,12 @@ def test_numbers_are_means_of_the_records(standing: Standing) -> None:
 
 
 def test_what_was_not_recorded_is_left_out(tmp_path: Path) -> None:
-    standing = Standing(all_of(tmp_path, "headline-cifar10"))
-    for record in standing.ended:
+    found = all_of(tmp_path, "headline-cifar10")
+    for record in found:
         (record.folder / "weights.safetensors").unlink()
         if record.run.activation == "prelu":
             (record.folder / "inputs.safetensors").unlink()
-    _, inputs, *others = fit.grids(standing)
+    _, inputs, *others = fit.grids(Standing(found))
     assert others == []
     assert {row[2] for row in inputs.rows} == {NOTHING}
     assert fit.grids(Standing([])) == []

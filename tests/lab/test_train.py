@@ -168,8 +168,10 @@ def test_a_run_begins_with_the_weights_of_another(tmp_path):
     for name, weight in ended["net"].items():
         assert torch.equal(state["net"][name], weight)
         assert torch.equal(averages[name], weight)  # of what it began with: nothing was learned
-    with pytest.raises(ValueError, match="no finished record of it with a checkpoint"):
-        train(tiny(start="0123456789"), tmp_path)
+    dead = train(tiny("relu", lr=0.0, epochs=5), tmp_path)
+    for start in ("0123456789", dead.run.key()):
+        with pytest.raises(ValueError, match="no finished record of it with a checkpoint"):
+            train(tiny(start=start), tmp_path)
 
 
 def test_once_begun_it_needs_the_other_run_no_more(tmp_path):

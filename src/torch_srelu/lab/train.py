@@ -18,7 +18,7 @@ from . import checkpoints, records, systems
 from .data.registry import dataset
 from .distributed import choose_device, team
 from .environment import environment
-from .fates import DEAD, DIVERGED, chance, judge
+from .fates import DEAD, DIVERGED, FINISHED, chance, judge
 from .held import held_record
 from .history import Metrics
 from .records import Record
@@ -253,7 +253,8 @@ def _starting_weights(root: Path | str, run: Run) -> dict[str, torch.Tensor] | N
     begun = records.unfinished(root, run)
     if not run.start or (begun is not None and checkpoints.load(begun.folder) is not None):
         return None
-    ended = (r for r in records.with_key(root, run.start) if r.result is not None)
+    found = records.with_key(root, run.start)
+    ended = (r for r in found if r.result and r.result["status"] == FINISHED)
     state = next((s for r in ended if (s := checkpoints.load(r.folder)) is not None), None)
     if state is None:
         raise ValueError(

@@ -127,10 +127,8 @@ class _Answer(NamedTuple):
 
 
 def _answer(question: Question, standing: Standing) -> _Answer:
-    rival, base = (
-        standing.rivals(contests([contest])[-1]).get(row)
-        for contest, row in ((question.contest, question.row), question.against)
-    )
+    rival = standing.rival(question.contest, question.row)
+    base = standing.rival(*question.against)
     if rival is None or base is None:
         return _Answer(rival, base, None)
     versus = Comparison("", {}, (base, rival), base).versus.get(rival.name)

@@ -87,7 +87,7 @@ def _reuse() -> Contest:
     first = _own("reuse:before", lambda seed: variants.before_reuse("cifar10", seed))
     before = Contest("reuse-before", "cifar10", "short", (first,), 3)
     rivals = (further("lrelu"), further("srelu"))
-    return Contest("reuse-cifar10", "cifar10", "short", rivals, 3, needs=before)
+    return Contest("reuse-cifar10", "cifar10", "short", rivals, 3, like=before, needs=before)
 
 
 def _compute() -> Contest:

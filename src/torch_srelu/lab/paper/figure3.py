@@ -15,25 +15,21 @@ from matplotlib.figure import Figure
 from .. import systems
 from ..records import Record
 from .cells import how_to_run
+from .contests import OWN
 from .drawing import COLOURS, GRID, INK, SOFT, panels, styled
+from .published import IMAGENET
 from .standing import Standing
 
 
 def draw_recorded(standing: Standing) -> Figure:
     """Draws what went into the SReLUs of GoogLeNet at the end of its training: mean over seeds."""
-    found = [
-        record
-        for record in standing.ended
-        if record.run.net.startswith("googlenet") and record.run.activation == "srelu"
-    ]
-    if not found:
+    cell = standing.cell("googlenet+srelu", IMAGENET, OWN)
+    if cell is None or not cell.rival.finished:
         raise ValueError(
-            "Figure 3 is drawn from GoogLeNet with SReLU, which has no record yet: "
-            f"{how_to_run('googlenet+srelu', 'imagenet', standing)}"
+            "Figure 3 is drawn from GoogLeNet with SReLU, which has no finished record yet: "
+            f"{how_to_run('googlenet+srelu', IMAGENET, standing)}"
         )
-    nets = [record.run.net for record in found]
-    chosen = max(set(nets), key=nets.count)  # one network, that with the most runs
-    return draw(_magnitudes([record for record in found if record.run.net == chosen]))
+    return draw(_magnitudes(cell.rival.finished))
 
 
 def _magnitudes(found: Sequence[Record]) -> dict[str, float]:

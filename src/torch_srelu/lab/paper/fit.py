@@ -15,6 +15,7 @@ from ..learned import in_order, layers
 from ..probe import IMAGES
 from ..recipes import LENGTHS
 from ..tables import NOTHING, Grid
+from . import thaw
 from .blocks import CIFAR
 from .cells import mean_error
 from .differences import NAMES
@@ -34,7 +35,7 @@ WEIGHTS_NOTE = "At the last epoch; means over the seeds whose records have it."
 
 
 def grids(standing: Standing) -> list[Grid]:
-    """The tables for each data set and length that has records."""
+    """The tables for each data set and length that has records, and when t_r was set."""
     made = []
     for length in LENGTHS:
         for condition in CIFAR:
@@ -45,7 +46,7 @@ def grids(standing: Standing) -> list[Grid]:
                 made += [_fitted(title, found), _inputs(title, condition, found)]
                 if any(map(_weights, found.values())):
                     made.append(_weighed(title, found))
-    return made
+    return [*made, *thaw.grids(standing)]
 
 
 def _fitted(title: str, cells: Mapping[str, Cell]) -> Grid:

@@ -67,11 +67,6 @@ class Standing:
             )
         return cls(found)
 
-    @property
-    def ended(self) -> list[Record]:
-        """The last record with a result of every run."""
-        return list(self._ended.values())
-
     def counted(self, contest: Contest) -> list[Record]:
         """The records that a contest counts, and those of its rivals that were dead."""
         return [record for found in self._by_entry(contest).values() for record in found]
@@ -93,6 +88,10 @@ class Standing:
         """The rivals of a contest that have records, by row."""
         found = self._by_entry(contest)
         return {entry.row: Rival(entry.row, tuple(own)) for entry, own in found.items() if own}
+
+    def rival(self, contest: str, row: str) -> Rival | None:
+        """A rival of the contest of that name; None if it has no records."""
+        return self.rivals(contests([contest])[-1]).get(row)
 
     def comparison(
         self, chosen: Sequence[Contest], baseline: str | None = None
