@@ -14,6 +14,7 @@ from specimens import record_of
 
 from torch_srelu.lab import records
 from torch_srelu.lab.cli.blocks import Lines
+from torch_srelu.lab.paper import standing
 from torch_srelu.lab.paper.blocks import contests
 from torch_srelu.lab.paper.contests import wanted
 from torch_srelu.lab.paper.rows import ROWS
@@ -30,11 +31,20 @@ def command(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
 
 def test_commands_print_tables_and_values(command: Callable) -> None:
     assert "NIN + SReLU" in command("paper table1").output
+    everything = command("paper tables").output
+    assert [f"Table {n}:" in everything for n in range(1, 6)] == [True] * 5
     values = json.loads(command("paper table4 --json").output)
     assert {e["condition"] for e in values} == {"mnist"}
     assert "PReLU, CIFAR-100" in command("paper differences").output
     assert "Tree based priors" in command("paper rows").output
     assert command("paper figure4 --out f.svg").output == "figure4 is in f.svg\n"
+
+
+def test_without_a_command_it_prints_all_tables(results: Path, monkeypatch) -> None:
+    monkeypatch.setattr(standing, "results_folder", lambda: results)
+    out = srelu("paper").output
+    assert [f"Table {n}:" in out for n in range(1, 6)] == [True] * 5
+    assert out.endswith("More: `srelu paper rows`, `srelu paper --help`.\n")
 
 
 def test_run_has_nothing_to_do_where_all_is_committed(command: Callable) -> None:

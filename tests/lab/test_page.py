@@ -36,7 +36,7 @@ def test_page_is_written_beside_the_results(results: Path, standing: Standing) -
         list(page.write(standing, results))
     (root / "README.md").write_text(f"before\n{page.BEGIN}\nold\n{page.END}\nafter\n")
     (root / page.FINDINGS).write_text("## Found\n\nIt was seen.\n")
-    out = srelu(f"paper table2 --markdown --results {results}").output.split("\n")
+    out = srelu(f"paper page --results {results}").output.split("\n")
     assert [line.split()[0] for line in out if line] == [
         str(root / name) for name in (page.PAGE, page.FIGURE, page.README, page.FUNCTIONS)
     ]

@@ -120,3 +120,6 @@ def test_googlenet_trains_adapts_and_is_collected(tmp_path) -> None:
     record = collected(run, tmp_path / "data", tmp_path)
     net = systems.plan(run.net).build("srelu")
     assert record.parameters().keys() == {name for name, _ in net.sites()}
+    assert record.result is not None
+    assert record.result["images_an_epoch"] == run.batch * (len(classes) // run.batch)
+    assert "test_top5_error" in record.result

@@ -230,6 +230,7 @@ def _finish(session: Session, record: Record, status: str, startup: float) -> No
         "train_error": last.train_error,
         "val_error": last.val_error,
         "epochs": last.epoch,
+        "images_an_epoch": session.steps * record.run.batch,
         "seconds": round(sum(m.seconds for m in session.history.metrics), 3),
         "startup_seconds": round(startup, 3),
         "adapt_seconds": round(session.adapt_seconds, 3),

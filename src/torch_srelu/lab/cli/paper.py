@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -19,9 +19,11 @@ from .blocks import ResultsFolder
 from .terminal import console, examples, one_line_errors
 
 app = typer.Typer(
-    help="The paper's tables and figures beside ours, and the runs that fill them.",
-    no_args_is_help=True,
+    help="The paper's tables and figures beside ours, and the runs that fill them. "
+    "Without a command: all tables.",
+    invoke_without_command=True,
     epilog=examples(
+        "srelu paper",
         "srelu paper rows",
         "srelu paper table2",
         "srelu paper table2 --json",
@@ -57,27 +59,43 @@ def _table(name: str) -> Callable[..., None]:
     def command(
         results: ResultsFolder = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print plain values.")] = False,
-        markdown: Annotated[
-            bool,
-            typer.Option(
-                "--markdown",
-                help=f"Instead, write all tables to {page.PAGE}, its figures, and what "
-                f"{page.README} quotes.",
-            ),
-        ] = False,
     ) -> None:
         with one_line_errors():
             standing = Standing.committed(results)
-            if markdown:
-                for path in page.write(standing, results):
-                    console.print(Text(f"{path} is written"))
-            elif as_json:
+            if as_json:
                 print(json.dumps(grids.entries(name, standing), indent=2))
             else:
-                for grid in grids.table(name, standing):
-                    console.print(tables.grid_text(grid))
+                _print(grids.table(name, standing))
 
     return command
+
+
+def _print(made: Iterable[tables.Grid]) -> None:
+    for grid in made:
+        console.print(tables.grid_text(grid))
+
+
+@app.callback()
+def _without_a_command(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        _tables()
+        console.print(Text("More: `srelu paper rows`, `srelu paper --help`."))
+
+
+@app.command("tables")
+def _tables(results: ResultsFolder = None) -> None:
+    """Tables 1 to 5, one after the other: a number or what would fill it in every cell."""
+    with one_line_errors():
+        standing = Standing.committed(results)
+        for name in grids.NAMES:
+            _print(grids.table(name, standing))
+
+
+@app.command("page", help=f"Write {page.PAGE}, its figures, and what {page.README} quotes.")
+def _page(results: ResultsFolder = None) -> None:
+    with one_line_errors():
+        for path in page.write(Standing.committed(results), results):
+            console.print(Text(f"{path} is written"))
 
 
 def _drawn_figure(name: str) -> Callable[..., None]:
@@ -109,8 +127,7 @@ def _draw(name: str, out: Path, results: Path | None = None) -> None:
 def _ablations(results: ResultsFolder = None) -> None:
     """What the gain is made of: SReLU with one decision changed or reused, ReLU for longer."""
     with one_line_errors():
-        for grid in ablations.grids(Standing.committed(results)):
-            console.print(tables.grid_text(grid))
+        _print(ablations.grids(Standing.committed(results)))
 
 
 @app.command("fit")
@@ -120,16 +137,14 @@ def _fit(results: ResultsFolder = None) -> None:
         made = fit.grids(Standing.committed(results))
         if not made:
             raise ValueError("no run has a record yet: `srelu paper run headline`")
-        for grid in made:
-            console.print(tables.grid_text(grid))
+        _print(made)
 
 
 @app.command("rows")
 def _rows(results: ResultsFolder = None) -> None:
     """Every row of Tables 1, 2, 4 and 5: its command and cost, the paper's value and ours."""
     with one_line_errors():
-        for grid in listing.grids(Standing.committed(results)):
-            console.print(tables.grid_text(grid))
+        _print(listing.grids(Standing.committed(results)))
 
 
 @app.command("differences")
@@ -139,8 +154,7 @@ def _differences(results: ResultsFolder = None) -> None:
         made = differences.grids(Standing.committed(results))
         if not made:
             raise ValueError("no two rivals have a record yet: `srelu paper run headline`")
-        for grid in made:
-            console.print(tables.grid_text(grid))
+        _print(made)
 
 
 for _name, _words in TABLES.items():

@@ -12,8 +12,9 @@ from ..statistics import holm
 from ..tables import NOTHING, Grid, interval, probability
 from .blocks import BLOCKS, contests
 from .cells import fates_in_words, mean_error
+from .contests import with_needs
 from .standing import Standing
-from .variants import ABLATIONS, FURTHER_EPOCHS, LONGER
+from .variants import ABLATIONS, FURTHER_EPOCHS, LONGER, REUSED_SLOPE
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,10 @@ OTHERS = [
     Question(
         "longer ReLU - ReLU", "compute-cifar10", "relu:longer", ("headline-cifar10", "nin+relu")
     ),
+    Question(
+        "leaky ReLU - SReLU", "reuse-before", "reuse:before", ("headline-cifar10", "nin+srelu")
+    ),
+    Question("leaky ReLU - ReLU", "reuse-before", "reuse:before", ("headline-cifar10", "nin+relu")),
 ]
 CHANGED_NOTE = (
     "Of one side, of slopes or of thresholds only: the other parameters stay where they began, or "
@@ -62,9 +67,9 @@ CHANGED_NOTE = (
     "10th is what the paper's formula says literally. Learning rate: of SReLU's parameters."
 )
 OTHERS_NOTE = (
-    f"Reused: a finished leaky ReLU network (slope 0.2), {FURTHER_EPOCHS} more epochs as SReLU, "
-    f"adapted first, or as it is. Longer ReLU: for {LONGER} times SReLU's epochs, which is more "
-    "than its time."
+    f"Leaky ReLU: with a slope of {REUSED_SLOPE}, which a frozen SReLU is. Reused: such a network "
+    f"when it is finished, {FURTHER_EPOCHS} more epochs as SReLU, adapted first, or as it is. "
+    f"Longer ReLU: for {LONGER} times SReLU's epochs, which is more than its time."
 )
 
 
@@ -73,7 +78,7 @@ def grids(standing: Standing) -> list[Grid]:
     return [
         _grid("SReLU with one decision changed, CIFAR-10", CHANGED, CHANGED_NOTE, standing),
         _grid(
-            "SReLU reused, and ReLU given more than its time, CIFAR-10",
+            "SReLU reused, leaky ReLU, and ReLU given more than SReLU's time, CIFAR-10",
             OTHERS,
             OTHERS_NOTE,
             standing,
@@ -112,7 +117,7 @@ def _grid(title: str, questions: list[Question], words: str, standing: Standing)
 def _not_run(names: set[str], standing: Standing) -> Iterator[str]:
     """The blocks that answer what is open, and what they cost."""
     for name, block in BLOCKS.items():
-        missing = [contest for contest in block.contests if contest.name in names]
+        missing = [c for c in with_needs(block.contests) if c.name in names]
         if missing:
             # A block on one data set trains nothing but what is missing here.
             whole = len({contest.condition for contest in block.contests}) == 1

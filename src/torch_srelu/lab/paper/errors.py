@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
+
+from ...wording import counted
 from ..fates import DEAD, DIVERGED
 from ..recipes import LENGTHS
+from ..records import Record
 from ..tables import NOTHING, Grid, interval
 from .cells import entry, epochs, fates_in_words, how_to_run, mean_error, protocol
 from .contests import OWN
 from .published import IMAGENET, TITLES, Row, Table
 from .standing import Cell, Standing, contests_with
-from .systems import SYSTEMS, is_short
+from .systems import LINEAR, SYSTEMS, is_short
 
 READING = (
     "Test error in percent at the last epoch; ema: of the averaged weights; sd: over n seeds; "
@@ -23,7 +27,7 @@ HEADERS = ["model", "paper", "ours", "sd", "95 % interval", "n", "ema", "dead", 
 REMARKS = {
     IMAGENET: "ours are top-1 errors of Imagenette, 10 of ImageNet's 1,000 classes, with 3,925 "
     "test images, a standard error near 0.6 points: directional only, for a task that is not the "
-    "paper's; all 1,000 classes, 2.4 million steps a run, are not ours to run"
+    "paper's; all 1,000 classes, 2.4 million steps a run, take too long for one device"
 }
 
 
@@ -47,7 +51,11 @@ def _grid(table: Table, condition: str, length: str, rows: list[Row], standing: 
         title += f", NIN after {nin} epochs"
     lines = [_line(row, condition, cells[row.name]) for row in rows]
     notes = [READING, *_not_run(rows, cells, condition, standing)]
-    remarks = _together((remark, row.title) for row in rows for remark in _remarks(row, condition))
+    remarks = _together(
+        (remark, row.title)
+        for row in rows
+        for remark in _remarks(row, condition, cells[row.name], standing)
+    )
     notes += [f"{', '.join(titles)}: {remark}." for remark, titles in remarks.items()]
     if condition in REMARKS:
         notes.append(f"{TITLES[condition]}: {REMARKS[condition]}.")
@@ -81,15 +89,53 @@ def value(cell: Cell) -> str:
     return mean_error(cell.rival) + (" short" if is_short(cell.run) else "")
 
 
-def _remarks(row: Row, condition: str) -> list[str]:
+def _remarks(row: Row, condition: str, cell: Cell | None, standing: Standing) -> Iterator[str]:
     """What a reader should know of a row and of our number for it."""
-    remarks = [row.note] if row.note else []
+    if row.note:
+        yield row.note
     if row.name in SYSTEMS:
         run = SYSTEMS[row.name](condition, 1)
         length = f"{epochs(run)} epochs"
         short = f"ours is short, {length}, and not to be ranked"
-        remarks.append(short if is_short(run) else f"ours after {length}")
-    return remarks
+        yield short if is_short(run) else f"ours after {length}"
+        if cell and row.name not in LINEAR:
+            yield from _beside_linear(cell, condition, standing)
+    if cell:
+        yield from _photographs(cell)
+
+
+def _beside_linear(cell: Cell, condition: str, standing: Standing) -> Iterator[str]:
+    """Whether a system does better than a linear classifier on what it sees."""
+    plain = condition.partition("+")[0]
+    for linear in (standing.cell(name, plain, OWN) for name in LINEAR):
+        if linear and linear.run.preprocessing == cell.run.preprocessing:
+            ours, least = cell.rival.summary, linear.rival.summary
+            better = ours is not None and least is not None and ours.mean < least.mean
+            words = "better" if better else "NOT better"
+            yield f"{words} than a linear classifier on the same input"
+
+
+def _photographs(cell: Cell) -> Iterator[str]:
+    """What the results of photographs have beside their error."""
+    results = [r.result for r in cell.rival.finished if r.result and "test_top5_error" in r.result]
+    if not results:
+        return
+    top5 = 100 * np.mean([result["test_top5_error"] for result in results])
+    yield f"top-5 error {top5:.2f} %"
+    rates = [_rate(record) for record in cell.rival.finished]
+    beside = max(record.environment.get("beside", 1) for record in cell.rival.finished)
+    runs = f"{counted(beside, 'run')} side by side" if beside > 1 else "alone on its device"
+    yield f"{np.median(rates):.0f} images a second in training, {runs}"
+    skipped = max(result.get("skipped_images", 0) for result in results)
+    if skipped:
+        yield f"{counted(skipped, 'image')} could not be decoded and were left out"
+
+
+def _rate(record: Record) -> float:
+    """Images a second, by the median epoch."""
+    assert record.result is not None
+    seconds = float(np.median([metrics.seconds for metrics in record.metrics]))
+    return record.result["images_an_epoch"] / seconds
 
 
 def _not_run(
@@ -122,7 +168,7 @@ def entries(table: Table, standing: Standing) -> Iterator[dict[str, Any]]:
             lengths = [n for n in known if found[n]] or list(known)[:1]
             for length in lengths:
                 cell = found[length]
-                notes = _remarks(row, condition)
+                notes = list(_remarks(row, condition, cell, standing))
                 if cell is None:
                     notes.insert(0, f"not run: {how_to_run(row.name, condition, standing)}")
                 else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..recipes import LENGTHS
 from ..tables import NOTHING, Grid
 from .errors import value
 from .published import TABLES, TITLES, Row
@@ -15,12 +16,16 @@ NOTE = (
 
 
 def grids(standing: Standing) -> list[Grid]:
-    """All cells of the tables of errors, one a line."""
+    """All cells of the tables of errors, one a line and length."""
     made = [
         Grid(
             f"Table {table.number}: {TITLES[condition]}",
             HEADERS,
-            [_line(row, condition, standing) for row in table.under(condition)],
+            [
+                _line(row, condition, length, standing)
+                for row in table.under(condition)
+                for length in dict.fromkeys(c.length for c in contests_with(row.name, condition))
+            ],
             "",
         )
         for table in TABLES.values()
@@ -29,16 +34,18 @@ def grids(standing: Standing) -> list[Grid]:
     return [*made[:-1], made[-1]._replace(note=NOTE)]
 
 
-def _line(row: Row, condition: str, standing: Standing) -> list[str]:
-    length = contests_with(row.name, condition)[0].length
+def _line(row: Row, condition: str, length: str, standing: Standing) -> list[str]:
     contests = contests_with(row.name, condition, length)
     cell = standing.cell(row.name, condition, length)
     n = cell.rival.summary.n if cell and cell.rival.summary else 0
     paper = row.errors.get(condition)
     cost = standing.cost(contests) if standing.missing(contests) else standing.spent(contests)
     names = " ".join(contest.name for contest in contests)
+    title = row.title
+    if length == "published":
+        title += f", {LENGTHS[length][condition]} epochs"
     return [
-        f"{row.title}: `srelu paper run {names}`, {cost}",
+        f"{title}: `srelu paper run {names}`, {cost}",
         NOTHING if paper is None else f"{paper:.2f}",
         f"{value(cell)}, n = {n}" if cell else "not run",
     ]

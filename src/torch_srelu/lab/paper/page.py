@@ -25,9 +25,9 @@ README, BEGIN, END = "README.md", "<!-- results -->", "<!-- end of results -->"
 TEXT = """\
 # The paper's results beside ours
 
-Generated from the records in [results](../results) by `srelu paper table2 --markdown`, but for the
-findings, which are written by hand in [findings.md](findings.md). Every number in a table has its
-n, and a cell that was not run says which command would fill it.
+Generated from the records in [results](../results) by `srelu paper page`, but for the findings,
+which are written by hand in [findings.md](findings.md). Every number in a table has its n, and a
+cell that was not run says which command would fill it.
 """
 
 PROTOCOL = f"""\
@@ -65,8 +65,8 @@ PROTOCOL = f"""\
   as their own authors did; [systems.md](systems.md) says which decisions are ours. One seed each.
 - On CIFAR, all of these but NIN, and DSN without flips, are cut to {SHORT} epochs, the schedule
   with them. Such a number is called short, and says nothing about the paper's. Each must beat a
-  linear classifier on the same data set, which stands below them. They may be slow: each of
-  those but NIN is given {PATIENCE} epochs to leave the loss of guessing.
+  linear classifier on the same input, which stands below them: the notes say whether it does. They
+  may be slow: each of those but NIN is given {PATIENCE} epochs to leave the loss of guessing.
 - GoogLeNet is trained on Imagenette, ten of ImageNet's classes, with two seeds: which activation
   does better there is a hint, and no more, about what it does on ImageNet.
 

@@ -34,7 +34,10 @@ SYSTEM_BLOCKS: dict[str, Block] = {
     ),
     "linear": Block(
         "a linear classifier, to be beaten, both CIFARs and MNIST, 1 seed",
-        tuple(_alone("linear", c) for c in ("cifar10", "cifar100", "mnist")),
+        (
+            *(_alone("linear", c) for c in ("cifar10", "cifar100", "mnist")),
+            *(_alone("linear-gcn", c) for c in ("cifar10", "cifar100")),
+        ),
     ),
     "systems-mnist": Block(
         "stochastic pooling, maxout and DSN on MNIST, whole length, 1 seed (Table 4)",

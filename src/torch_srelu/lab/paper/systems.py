@@ -151,6 +151,20 @@ def linear(condition: str, seed: int) -> Run:
     return _published("linear", condition, seed)
 
 
+@_system("linear-gcn")
+def linear_gcn(condition: str, seed: int) -> Run:
+    """The same on images that are not whitened, which are the input of DSN.
+
+    Command: ``srelu paper run linear``.
+    Cost: 20 epochs.
+    Paper: not in it.
+    """
+    return _published("linear", condition, seed, preprocessing="gcn")
+
+
+LINEAR = ("linear", "linear-gcn")
+
+
 @_system("googlenet")
 def googlenet(condition: str, seed: int) -> Run:
     """GoogLeNet + ReLU (Szegedy et al., 2014, as BVLC has it), on ten classes of ImageNet.
