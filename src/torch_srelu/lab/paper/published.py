@@ -44,13 +44,12 @@ class Row:
 
 
 class Table(NamedTuple):
-    """A table of errors: number, caption in our words, conditions and rows in the paper's order.
+    """A table of errors: number, conditions and rows in the paper's order.
 
     ``beside`` are rows that the paper does not have and that help to read those that it has.
     """
 
     number: int
-    caption: str
     conditions: tuple[str, ...]
     rows: tuple[Row, ...]
     beside: tuple[Row, ...] = ()
@@ -65,7 +64,6 @@ _OTHER_PROTOCOL = "the paper's value appears to come from another protocol"
 
 TABLE1 = Table(
     1,
-    "Channel-shared and channel-wise SReLU, CIFAR-10 without augmentation",
     (CIFAR10,),
     (
         Row("nin+relu", "NIN + ReLU", "", {CIFAR10: 10.43}, "quoted from the authors of NIN"),
@@ -77,7 +75,6 @@ TABLE1 = Table(
 
 TABLE2 = Table(
     2,
-    "CIFAR-10 and CIFAR-100",
     (CIFAR10, CIFAR100, FLIPS10, FLIPS100),
     (
         Row(
@@ -157,7 +154,6 @@ TABLE2 = Table(
 
 TABLE4 = Table(
     4,
-    "MNIST without augmentation",
     (MNIST,),
     (
         Row("stochastic-pooling", "Stochastic Pooling", "", {MNIST: 0.47}),
@@ -173,7 +169,6 @@ TABLE4 = Table(
 
 TABLE5 = Table(
     5,
-    "ImageNet, single model, single view",
     (IMAGENET,),
     (
         Row(
