@@ -141,16 +141,19 @@ class Standing:
             return f"given up after {GIVE_UP} seeds at which a rival was dead at the start"
         epochs = " or ".join(str(n) for n in sorted({run.epochs for run in runs}))
         words = f"{counted(len(runs), 'run')} of {epochs} epochs"
-        like = {
-            net: [r for r in self._ended.values() if r.run.net == net]
-            for net in {run.net for run in runs}
-        }
-        if all(like.values()):
-            minutes = sum(run.epochs * _pace(like[run.net]) for run in runs) / 60
-            where = _hardware([r for found in like.values() for r in found])
+        like = [self._like(run) for run in runs]
+        if all(like):
+            paces = [run.epochs * _pace(found) for run, found in zip(runs, like, strict=True)]
+            minutes = sum(paces) / 60
+            where = _hardware([r for found in like for r in found])
             words += f", about {max(1, round(minutes))} min on one {where}"
         waiting = sum(map(self._waiting, chosen))
         return f"{words}, then {waiting} that wait for these" if waiting else words
+
+    def _like(self, run: Run) -> list[Record]:
+        """Records of its network, with its activation if there are such."""
+        same = [r for r in self._ended.values() if r.run.net == run.net]
+        return [r for r in same if r.run.activation == run.activation] or same
 
     def _waiting(self, contest: Contest) -> int:
         """The runs without a result that wait for the results of others."""
