@@ -1,0 +1,137 @@
+"""Images a second in the training of GoogLeNet, and whether its data keep up.
+
+    python benchmarks/bench_images.py --data FOLDER              # with imagenette in it
+    python benchmarks/bench_images.py --data FOLDER --steps 3 --rounds 1 --device cpu
+
+Photographs that fit are decoded once and kept on the device; more of them are decoded by worker
+processes while the device trains. Measured are training with kept images, which no data can hold
+up, training with streamed ones, and the stream alone. Data keep up where the second is as fast as
+the first, which it can be where the third is faster. A round is an epoch, or `--steps` of it, after
+its first step; rates are medians over the rounds, with the lowest and the highest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torch_srelu.lab import sources
+from torch_srelu.lab.distributed import Team
+from torch_srelu.lab.environment import environment
+from torch_srelu.lab.files import write
+from torch_srelu.lab.paper.systems import SYSTEMS
+from torch_srelu.lab.run import Run
+from torch_srelu.lab.session import Session
+
+COLUMNS = (
+    *("what", "activation", "images_per_s", "lowest", "highest", "rounds", "steps", "batch"),
+    *("workers", "hardware", "threads", "torch_srelu", "torch"),
+)
+KEPT, STREAMED, STREAM = "training, kept", "training, streamed", "stream alone"
+LEARNING_RATE = 1e-6  # so small that nothing breaks
+Row = dict[str, Any]
+
+
+def main() -> None:
+    given = parse()
+    where = environment(given.device)
+    print(f"{where['hardware']}, {where['threads']} threads; torch {where['versions']['torch']}")
+    here = {key: where[key] for key in ("hardware", "threads")}
+    here |= {key: where["versions"][key] for key in ("torch_srelu", "torch")}
+    asked = [(what, name) for name in given.activations for what in (KEPT, STREAMED)]
+    rows = []
+    for what, name in [*asked, (STREAM, given.activations[0])]:
+        row = measure(what, name, given) | here
+        print("{what:20}{activation:8}{images_per_s:>8} ({lowest} to {highest})".format(**row))
+        rows.append(row)
+    path = given.out / f"images-{given.device.type}.csv"
+    save(rows, path)
+    print(f"images a second; written to {path}")
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, required=True, help="folder with imagenette in it")
+    names = ("relu", "prelu", "srelu")
+    parser.add_argument("--activations", nargs="+", choices=names, default=["relu", "srelu"])
+    parser.add_argument("--steps", type=int, help="of a round; else a whole epoch")
+    parser.add_argument("--rounds", type=int, default=3)
+    cuda = torch.cuda.is_available()
+    parser.add_argument("--device", type=torch.device, default="cuda" if cuda else "cpu")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    return parser.parse_args()
+
+
+def measure(what: str, name: str, given: argparse.Namespace) -> Row:
+    """The rates of one kind of work."""
+    run = SYSTEMS["googlenet" if name == "relu" else f"googlenet+{name}"]("imagenet", 1)
+    session = opened(run, what != KEPT, given)
+    try:
+        steps = min(given.steps or session.steps, session.steps) - 1
+        rates = [rate(session, what == STREAM, epoch, steps) for epoch in range(given.rounds)]
+        workers = getattr(session.source, "workers", 0)
+    finally:
+        session.close()
+    found = {"images_per_s": statistics.median(rates), "lowest": min(rates), "highest": max(rates)}
+    row: Row = {"what": what, "activation": "" if what == STREAM else name}
+    row |= {key: f"{value:.0f}" for key, value in found.items()}
+    row |= {"rounds": given.rounds, "steps": steps, "batch": run.batch}
+    return row | {"workers": 0 if what == KEPT else workers}
+
+
+def opened(run: Run, streamed: bool, given: argparse.Namespace) -> Session:
+    """A run that is about to begin, with images that are kept or streamed."""
+    usual = sources.KEPT_BYTES
+    sources.KEPT_BYTES = 0 if streamed else usual
+    cuda = given.device.type == "cuda"
+    try:
+        return Session(run, given.data, given.device, Team(), capture=cuda, compiled=cuda)
+    finally:
+        sources.KEPT_BYTES = usual
+
+
+def rate(session: Session, alone: bool, epoch: int, steps: int) -> float:
+    """Images a second over ``steps`` steps of an epoch, after its first one."""
+    step, batches = session.take_step, session.batches
+
+    def go(number: int) -> None:
+        if alone:
+            batches.advance()
+        else:
+            step(number, LEARNING_RATE)
+
+    batches.begin(epoch) if alone else step.begin_epoch(epoch)
+    go(0)  # workers have begun, the step is captured
+    wait(session.device)
+    began = time.perf_counter()
+    for number in range(1, steps + 1):
+        go(number)
+    wait(session.device)
+    return steps * session.run.batch / (time.perf_counter() - began)
+
+
+def wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def save(rows: list[Row], path: Path) -> None:
+    text = io.StringIO()
+    out = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    out.writeheader()
+    out.writerows(rows)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write(path, text.getvalue().encode())
+
+
+if __name__ == "__main__":
+    main()
