@@ -9,6 +9,7 @@
         predictions.gz          the predicted class of every test image, one byte each
         labels.gz               the true class, likewise
         checkpoint.pt           where an unfinished run goes on
+        .lock                   held by the process that trains it
 
 Names sort by time and nothing is overwritten: a run that was finished is never trained again, one
 that was not goes on in its own folder. A finished record may also be an archive, ``<name>.zip``,
