@@ -52,11 +52,12 @@ def test_a_run_that_ends_just_before_its_record_is_taken_is_not_trained_again(
     """The record was read as unfinished, and was free when it was asked for."""
     ask = records.finished
     answers = []
+    result = {"status": "finished", "test_error": 0.1, "epochs": 1, "seconds": 1.0}
 
     def finished(root, run):
         answers.append(ask(root, run))
         if len(answers) == 2:
-            records.write_run(begun.folder, RUN, {}, {"status": "finished"})
+            records.write_run(begun.folder, RUN, {}, result)
         return answers[-1]
 
     begun, epoch = records.create(tmp_path, RUN, {}), History()
@@ -65,7 +66,7 @@ def test_a_run_that_ends_just_before_its_record_is_taken_is_not_trained_again(
     monkeypatch.setattr(records, "finished", finished)
     record = train(RUN, tmp_path, on_epoch=trained)
     assert answers == [None, None]
-    assert record.result == {"status": "finished"}
+    assert record.result == result
 
 
 def test_locks_disturb_neither_records_nor_archives(tmp_path):
