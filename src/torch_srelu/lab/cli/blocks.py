@@ -55,8 +55,9 @@ def run(
     """Train the runs of the reproduction, block by block.
 
     Every run has a process of its own. What has a record, here or among the committed ones, is not
-    trained again, and what was stopped goes on where it was: give the same command. A seed at which
-    one rival is dead from the start is replaced by the next one for all of them.
+    trained again (--results nothing: the committed ones do not count), and what was stopped goes on
+    where it was: give the same command. A seed at which one rival is dead from the start is
+    replaced by the next one for all of them.
     """
     with one_line_errors():
         if not blocks:
