@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/torch_srelu/ops/native/*)
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench clean help
 
 demo: .venv/lab  ## train rivals side by side on real data and print the table
 	$(BIN)/srelu compare
@@ -11,16 +11,19 @@ demo: .venv/lab  ## train rivals side by side on real data and print the table
 test: lint  ## ruff, pyright and pytest
 	$(BIN)/pytest
 
-lint: .venv/ready
+lint: .venv/ready  ## ruff and pyright alone
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-bench: .venv/eager  ## the operator against its rivals, on the device that is there
+bench: .venv/eager  ## the operator against its rivals, on the device that is there, to runs/bench
 	$(BIN)/python benchmarks/bench_op.py
 
-clean:
+clean:  ## remove what make has built
 	rm -rf .venv build src/*.egg-info src/torch_srelu/ops/_*.so
+
+help:  ## what there is to make; without a name, make demo
+	@sed -n 's/^\([a-z]*\):[^#]*## /\1	/p' $(MAKEFILE_LIST) | expand -t 8
 
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 

@@ -27,11 +27,11 @@ from torch_srelu.lab.environment import environment
 from torch_srelu.lab.nets import build
 from torch_srelu.lab.recipes import recipe
 from torch_srelu.lab.seeds import DropoutStream
+from torch_srelu.lab.sources import EVALUATED
 from torch_srelu.lab.steps import Step, forward, make_optimizer
 from torch_srelu.quantile import QuantileSearch
 
 BATCH = 128  # of the training
-SEEN = 500  # images of a batch without gradients, as in `srelu train`
 
 
 class Bench:
@@ -50,7 +50,7 @@ class Bench:
         optimizer, capture = make_optimizer(net, run), device.type == "cuda"
         self.step = Step(net, optimizer, batches, dropout, run, Team(), capture, capture)
         self.net, self.device, self.steps = net, device, batches.steps
-        self.batches = data.split(SEEN)
+        self.batches = data.split(EVALUATED)
         self.calls = 0
 
     def freeze(self) -> None:

@@ -1,10 +1,10 @@
 """The price of SReLU beside its rivals': ``make bench``, on whatever device is there.
 
 Prints a table of ratios for every tensor and writes all timings, with percentiles, hardware and
-versions, to ``benchmarks/results/op-<device>.csv``. ``--quick`` takes fewer rounds and tensors;
-``--sizes`` times tensors of every size instead, to ``sizes-<device>.csv``, which
-``draw_bandwidth.py`` draws; ``--table`` times nothing and prints the table of the README from what
-was written before.
+versions, to ``runs/bench/op-<device>.csv``; with ``--record`` to ``benchmarks/results``, where the
+committed ones are. ``--quick`` takes fewer rounds and tensors; ``--sizes`` times tensors of every
+size instead, to ``sizes-<device>.csv``, which ``draw_bandwidth.py`` draws; ``--table`` times
+nothing and prints the table of the README from the committed timings, or from those in ``--out``.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ from __future__ import annotations
 import argparse
 import csv
 import os
-import platform
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from torch_srelu import __version__, backends
+import places
+from torch_srelu import backends
 from torch_srelu.lab.bench import PROVIDERS, Case, Timing, measure
+from torch_srelu.lab.environment import environment
 
 COLUMNS = (
     *("provider", "shape", "dtype", "layout", "pass", "clock", "median_us", "p20_us", "p80_us"),
@@ -48,18 +51,18 @@ SIZES = [Case((2**k, 128, 16, 16), dtype, "contiguous") for dtype in (F32, BF16)
 DRAWN = ("relu", "prelu", "srelu fused")
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds, the main tensors only")
     parser.add_argument("--sizes", action="store_true", help="tensors of every size, to be drawn")
     parser.add_argument("--rounds", type=int, default=None, help="how often everything is timed")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
-    parser.add_argument("--table", action="store_true", help="the README's table, from the records")
-    args = parser.parse_args()
+    places.add_options(parser)
+    args = parser.parse_args(arguments)
+    folder = places.chosen(args)
     if args.table:
-        print(readme_table(args.out))
+        print(readme_table(folder))
         return
     device = "cuda" if torch.cuda.is_available() else "cpu"
     cases = SIZES if args.sizes else LARGE_GPU + SMALL_GPU if device == "cuda" else CPU
@@ -69,15 +72,16 @@ def main() -> None:
     rounds = args.rounds or (5 if args.quick else 30 if device == "cuda" else 15)
     if device == "cpu":
         touch_memory()
-    hardware = describe(device)
-    print(f"{hardware}; {versions()}; median of {rounds} rounds; ratios to relu\n")
+    here = describe(device)
+    versions = f"torch-srelu {here['torch_srelu']}, torch {here['torch']}"
+    print(f"{here['hardware']}; {versions}; median of {rounds} rounds; ratios to relu\n")
     print(f"SReLU: {backends()[device]}\n")
-    rows: list[Timing] = []
+    rows: list[dict[str, Any]] = []
     for case in cases:
         found = list(measure(case, providers, rounds, device))
         print_table(case, found)
-        rows += found
-    write(rows, args.out / f"{'sizes' if args.sizes else 'op'}-{device}.csv", hardware)
+        rows += [row(timing) | here for timing in found]
+    places.write_csv(folder / f"{'sizes' if args.sizes else 'op'}-{device}.csv", COLUMNS, rows)
 
 
 def touch_memory() -> None:
@@ -90,24 +94,12 @@ def touch_memory() -> None:
     torch.ones(free // 2, dtype=torch.uint8)
 
 
-def describe(device: str) -> str:
-    """The hardware, in words."""
-    if device == "cuda":
-        return torch.cuda.get_device_name()
-    model = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        names = (
-            line.split(":")[1] for line in cpuinfo.read_text().splitlines() if "model name" in line
-        )
-        model = next(names, model).strip()
-    return f"{model}, {os.cpu_count()} cores, {torch.get_num_threads()} threads"
-
-
-def versions() -> str:
-    return (
-        f"torch-srelu {__version__}, torch {torch.__version__}, Python {platform.python_version()}"
-    )
+def describe(device: str) -> dict[str, str]:
+    """Hardware and versions, as they are recorded."""
+    where = environment(torch.device(device))
+    threads = "" if device == "cuda" else f", {where['threads']} threads"
+    versions = {name: where["versions"][name] for name in ("torch_srelu", "torch")}
+    return {"hardware": where["hardware"] + threads, **versions}
 
 
 def print_table(case: Case, rows: list[Timing]) -> None:
@@ -125,6 +117,22 @@ def print_table(case: Case, rows: list[Timing]) -> None:
             cells.append(f"{t * 1e6:14.1f} us {t / relu:8.2f}x")
         print(f"  {name:16}" + "".join(f"{c:>27}" for c in cells))
     print(flush=True)
+
+
+def row(timing: Timing) -> dict[str, Any]:
+    """A timing as it is recorded."""
+    case = timing.case
+    times = {"median_us": timing.median, "p20_us": timing.p20, "p80_us": timing.p80}
+    return {
+        "provider": timing.provider,
+        "shape": "x".join(map(str, case.shape)),
+        "dtype": str(case.dtype).removeprefix("torch."),
+        "layout": case.layout,
+        "pass": timing.which,
+        "clock": timing.clock,
+        "rounds": timing.rounds,
+        **{name: f"{1e6 * seconds:.2f}" for name, seconds in times.items()},
+    }
 
 
 SHOWN = ("prelu", "gelu", "srelu reference", "srelu compiled", "srelu fused")
@@ -157,22 +165,6 @@ def readme_table(folder: Path) -> str:
         first = rows[0]
         notes.append(f"{first['hardware']}, torch {first['torch']}, n = {first['rounds']} rounds")
     return "\n".join(lines) + "\n\nMedians within one run: " + "; ".join(notes) + "."
-
-
-def write(rows: list[Timing], path: Path, hardware: str) -> None:
-    """All rows as CSV, complete or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    with partial.open("w", newline="") as file:
-        out = csv.writer(file)
-        out.writerow(COLUMNS)
-        for r in rows:
-            shape, dtype = "x".join(map(str, r.case.shape)), str(r.case.dtype).split(".")[1]
-            times = (f"{t * 1e6:.2f}" for t in (r.median, r.p20, r.p80))
-            row = (r.provider, shape, dtype, r.case.layout, r.which, r.clock, *times, r.rounds)
-            out.writerow((*row, hardware, __version__, torch.__version__))
-    partial.replace(path)
-    print(f"written to {path}")
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ turn. Peak memory is that of one step of a network alone: weights, optimizer, da
 the step allocates (not told apart in captured steps, which own their memory, or on a CPU). "srelu
 recomputed" runs under `torch_srelu.recompute_outputs`, which does nothing in compiled code.
 
-Everything is written, with percentiles, hardware and versions, to step-<device>.csv in
-benchmarks/results, where a network in a mode takes the place of older measurements of the same.
+Everything is written, with percentiles, hardware and versions, to step-<device>.csv in runs/bench,
+with --record in benchmarks/results, where the committed ones are; there a network in a mode takes
+the place of older measurements of the same. --table reads the committed ones, or those in --out.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from __future__ import annotations
 import argparse
 import csv
 import gc
-import io
 import statistics
 import time
 from collections.abc import Sequence
@@ -28,8 +28,8 @@ from typing import Any
 
 import torch
 
+import places
 from torch_srelu.lab.environment import environment
-from torch_srelu.lab.files import write
 from training_steps import (
     ACTIVATIONS,
     MODES,
@@ -55,8 +55,9 @@ Row = dict[str, Any]
 
 def main(arguments: Sequence[str] | None = None) -> None:
     given = parse(arguments)
+    folder = places.chosen(given)
     if given.table:
-        print(tables(given.out))
+        print(tables(folder))
         return
     where = environment(given.device)
     print(f"{where['hardware']}, {where['threads']} threads; torch {where['versions']['torch']}")
@@ -70,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             )
             rows = measure(net, mode, given.activations, setting, given.turns)
             describe(rows)
-            save(rows, given.out / f"step-{given.device.type}.csv", where)
+            save(rows, folder / f"step-{given.device.type}.csv", where)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -88,8 +89,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--batch", type=int, help=f"images in a batch; else {BATCH}")
     parser.add_argument("--pixels", type=int, help="side of ResNet-50's images; else 224")
     parser.add_argument("--precision", choices=("float32", "bf16"), default=None)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
-    parser.add_argument("--table", action="store_true", help="only print what was measured before")
+    places.add_options(parser)
     given = parser.parse_args(arguments)
     if given.turns < 3:
         parser.error(f"--turns must be at least 3, or there is no spread; got {given.turns}")
@@ -193,12 +193,7 @@ def save(rows: list[Row], path: Path, where: dict[str, Any]) -> None:
     old = [row for row in load(path) if (row["net"], row["mode"]) not in measured]
     order = {place: i for i, place in enumerate((n, m) for n in NETS for m in MODES)}
     new = sorted(old + [row | here for row in rows], key=lambda r: order[r["net"], r["mode"]])
-    text = io.StringIO()
-    out = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    out.writeheader()
-    out.writerows(new)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write(path, text.getvalue().encode())
+    places.write_csv(path, COLUMNS, new)
 
 
 def load(path: Path) -> list[Row]:

@@ -1,7 +1,8 @@
-"""Draws the bandwidth that activations reach on tensors of every size, as docs/bandwidth.svg.
+"""Draws the bandwidth that activations reach on tensors of every size.
 
-    python benchmarks/bench_op.py --sizes       # measures: benchmarks/results/sizes-<device>.csv
-    python benchmarks/draw_bandwidth.py
+    python benchmarks/draw_bandwidth.py         # the committed measurements, as docs/bandwidth.svg
+    python benchmarks/bench_op.py --sizes       # measures: runs/bench/sizes-<device>.csv
+    python benchmarks/draw_bandwidth.py runs/bench/sizes-cuda.csv  # as runs/bench/bandwidth.svg
 
 Bytes are those that must move: forward reads the input and writes the output; backward reads the
 gradient and the input and writes the gradient of the input. The floor is a negation of the same
@@ -13,35 +14,38 @@ from __future__ import annotations
 import argparse
 import csv
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from places import COMMITTED
 from torch_srelu.lab.bench import FLOOR, PASSES
 from torch_srelu.lab.colours import colours
 from torch_srelu.lab.files import write
 from torch_srelu.lab.paper.drawing import SOFT, panels, render, styled
 
 ITEM_BYTES = {"float32": 4, "bfloat16": 2}
-HERE = Path(__file__).parent
+PICTURE = "bandwidth.svg"
+DOCS = Path(__file__).parents[1] / "docs"
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    results = HERE / "results"
-    default = next((p for p in sorted(results.glob("sizes-*.csv"), reverse=True)), None)
-    parser.add_argument("records", type=Path, nargs="?", default=default)
-    parser.add_argument("--out", type=Path, default=HERE.parent / "docs" / "bandwidth.svg")
-    given = parser.parse_args()
-    if given.records is None:
-        parser.error(f"nothing was measured yet: {results} has no sizes-*.csv; see --help")
-    with given.records.open(newline="") as file:
+    parser.add_argument("records", type=Path, nargs="?", help="measurements; else the committed")
+    parser.add_argument("--out", type=Path, help="picture; else in docs, or beside the records")
+    given = parser.parse_args(arguments)
+    records = given.records or max(COMMITTED.glob("sizes-*.csv"), default=None)
+    if records is None:
+        parser.error(f"nothing was measured yet: {COMMITTED} has no sizes-*.csv; see --help")
+    out = given.out or (records.parent if given.records else DOCS) / PICTURE
+    with records.open(newline="") as file:
         figure = draw(list(csv.DictReader(file)))
-    write(given.out, render(figure, "svg"))
-    print(f"written to {given.out}")
+    write(out, render(figure, "svg"))
+    print(f"written to {out}")
 
 
 def draw(rows: list[dict[str, str]]) -> Figure:

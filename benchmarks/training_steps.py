@@ -16,6 +16,7 @@ from torch import nn
 
 from torch_srelu import SReLU, convert, param_groups, recompute_outputs
 from torch_srelu.lab.batches import Batches
+from torch_srelu.lab.capture import captured
 from torch_srelu.lab.distributed import Team
 from torch_srelu.lab.nets import build
 from torch_srelu.lab.recipes import recipe
@@ -155,17 +156,5 @@ class _Captured:
 
     def __call__(self) -> None:
         if self.graph is None:
-            self.graph = self.record()
+            self.graph = captured(self.work, pool=_pool())
         self.graph.replay()
-
-    def record(self) -> torch.cuda.CUDAGraph:
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(3):  # in which libraries choose their kernels
-                self.work()
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=_pool()):
-            self.work()
-        return graph

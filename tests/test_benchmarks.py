@@ -1,39 +1,75 @@
 """The benchmark runs, and the README shows what its records say."""
 
 import csv
-import subprocess
-import sys
+import re
 from pathlib import Path
 
+import pytest
 import torch
 
 from torch_srelu.lab.bench import FLOOR, PASSES, Case, measure
 
 ROOT = Path(__file__).parent.parent
-SCRIPT = ROOT / "benchmarks" / "bench_op.py"
+COMMITTED = ROOT / "benchmarks" / "results"
+TINY = Case((4, 8, 6, 6), torch.float32, "channels_last")
+
+
+@pytest.fixture
+def bench_op(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import bench_op
+
+    return bench_op
+
+
+def rows_of(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def test_times_every_provider_and_the_floor() -> None:
-    case = Case((4, 8, 6, 6), torch.float32, "channels_last")
     names = ("relu", "prelu", "srelu reference", "srelu fused")
-    rows = list(measure(case, names, rounds=5))
+    rows = list(measure(TINY, names, rounds=5))
     assert {(r.provider, r.which) for r in rows} == {
         (n, w) for n in (FLOOR, *names) for w in PASSES
     }
     assert all(0 < r.p20 <= r.median <= r.p80 for r in rows)
 
 
-def test_the_readme_shows_the_recorded_prices() -> None:
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--table"], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() in (ROOT / "README.md").read_text()
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [([], "runs/bench"), (["--out", "here"], "here"), (["--record"], "committed")],
+)
+def test_committed_records_are_replaced_only_where_asked(
+    bench_op, options, place, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("places.COMMITTED", Path("committed"))
+    monkeypatch.setattr(bench_op, "SIZES", [TINY])
+    monkeypatch.setattr(bench_op, "touch_memory", lambda: None)  # which takes half of what is free
+    bench_op.main(["--sizes", "--rounds", "3", *options])
+    (path,) = tmp_path.rglob("*.csv")
+    assert path.parent == tmp_path / place
+    rows = rows_of(path)
+    assert {row["provider"] for row in rows} == {FLOOR, *bench_op.DRAWN}
+    for row in rows:
+        assert row.keys() == set(bench_op.COLUMNS)
+        assert (row["shape"], row["dtype"], row["layout"]) == ("4x8x6x6", "float32", TINY.layout)
+        assert 0 < float(row["p20_us"]) <= float(row["median_us"]) <= float(row["p80_us"])
+        assert (row["rounds"], row["torch"]) == ("3", torch.__version__)
 
 
-def test_records_name_hardware_and_versions() -> None:
-    for path in (ROOT / "benchmarks" / "results").glob("op-*.csv"):
-        with path.open(newline="") as file:
-            for row in csv.DictReader(file):
-                assert row["hardware"]
-                assert row["torch"]
-                assert int(row["rounds"]) >= 3
+def test_the_readme_shows_the_committed_prices(bench_op, capsys):
+    bench_op.main(["--table"])
+    assert capsys.readouterr().out in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("kind", ["op", "sizes", "step"])
+def test_committed_records_name_hardware_and_versions(kind):
+    rows = [row for path in COMMITTED.glob(f"{kind}-*.csv") for row in rows_of(path)]
+    assert rows
+    for row in rows:
+        assert row["hardware"]
+        assert re.match(r"\d+\.\d+\.\d+", row["torch"])
+        assert re.match(r"\d+\.\d+\.\d+", row["torch_srelu"])
+        assert int(row["turns" if kind == "step" else "rounds"]) >= 3

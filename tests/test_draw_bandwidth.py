@@ -21,11 +21,16 @@ def record(provider, images, which, clock, median_us):
     }
 
 
-def test_curves_are_bytes_over_time(monkeypatch):
+@pytest.fixture
+def draw_bandwidth(monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    from draw_bandwidth import draw
+    import draw_bandwidth
 
+    return draw_bandwidth
+
+
+def test_curves_are_bytes_over_time(draw_bandwidth):
     rows = [
         record(provider, images, which, clock, 100 * images * factor)
         for provider, factor in (("byte floor", 1), ("relu", 2), ("srelu fused", 4))
@@ -37,7 +42,7 @@ def test_curves_are_bytes_over_time(monkeypatch):
             ("forward+backward", "wall"),
         )
     ]
-    figure = draw(rows)
+    figure = draw_bandwidth.draw(rows)
     assert [axes.get_title() for axes in figure.axes] == [
         "float32, forward",
         "float32, forward+backward",
@@ -48,3 +53,19 @@ def test_curves_are_bytes_over_time(monkeypatch):
         for factor, curve in zip((4, 2, 1), curves.values(), strict=True):
             rate = passes * 2**19 / (factor * 100e-6) / 1e9
             assert curve == [[1.0, pytest.approx(rate)], [4.0, pytest.approx(rate)]]
+
+
+def test_committed_records_are_drawn_for_the_docs_and_others_beside_them(
+    draw_bandwidth, tmp_path, monkeypatch
+):
+    (committed,) = draw_bandwidth.COMMITTED.glob("sizes-*.csv")
+    own = tmp_path / "own" / committed.name
+    for folder in (tmp_path / "docs", own.parent):
+        folder.mkdir()
+    own.write_bytes(committed.read_bytes())
+    monkeypatch.setattr(draw_bandwidth, "DOCS", tmp_path / "docs")
+    draw_bandwidth.main([])
+    draw_bandwidth.main([str(own)])
+    drawn = [(tmp_path / folder / "bandwidth.svg").read_text() for folder in ("docs", "own")]
+    assert drawn[0] == drawn[1]
+    assert "NVIDIA" in drawn[0]

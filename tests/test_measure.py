@@ -124,12 +124,16 @@ def test_modes_and_random_state_are_left_as_they_were():
 
 
 def test_inference_mode_of_the_caller_does_not_matter():
-    model, data = convnet(), batches()
+    plain, model, data = convnet(), convnet(), batches()
+    AdaptiveInit(plain, sgd(plain)).adapt(data)
     optimizer = sgd(model)
     init = AdaptiveInit(model, optimizer)
     with torch.inference_mode():
         init.adapt(data)
+    for name, unit in units(model).items():
+        assert torch.equal(unit.t_r, units(plain)[name].t_r)
     train(model, optimizer, data)
+    assert all(unit.a_r.grad is not None and unit.a_r.grad.any() for unit in units(model).values())
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

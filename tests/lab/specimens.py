@@ -96,7 +96,7 @@ def _history(run: Run, layers: dict[str, int], status: str | None, epochs: int) 
             inputs = {name: x * loss for name, x in inputs.items()}
             parameters = {name: p * loss for name, p in parameters.items()}
         history.add(
-            Metrics(epoch, run.lr, loss, loss / 4, 1.0, 0.5, None, "plain"),
+            Metrics(epoch, run.lr, loss, min(1.0, loss / 4), 1.0, 0.5, None, "plain"),
             parameters,
             {name: torch.quantile(x, grid) for name, x in inputs.items()},
             {name: x.abs().mean() for name, x in inputs.items()},

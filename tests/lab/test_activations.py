@@ -5,7 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from torch_srelu import functional
+from torch_srelu import SReLU, functional
 from torch_srelu.lab.activations import ACTIVATIONS, APL, Site, activation, register
 from torch_srelu.lab.seeds import DropoutStream
 
@@ -24,6 +24,7 @@ def x() -> torch.Tensor:
 @pytest.mark.parametrize("name", list(ACTIVATIONS))
 def test_every_activation_keeps_the_shape_and_learns_all_its_parameters(name, x):
     module = ACTIVATIONS[name].build(site())
+    assert ACTIVATIONS[name].is_srelu == isinstance(module, SReLU)
     y = module(x.requires_grad_())
     assert y.shape == x.shape
     y.square().sum().backward()

@@ -11,7 +11,8 @@ from specimens import specimen
 
 from torch_srelu.lab import archives, records
 from torch_srelu.lab.comparison import compare
-from torch_srelu.lab.records import Record, RecordError
+from torch_srelu.lab.contents import RecordError
+from torch_srelu.lab.records import Record
 from torch_srelu.lab.report import render
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import io
 import math
-import os
 import shlex
 import signal
 import time
@@ -16,10 +14,11 @@ from command import process, srelu
 from rich.console import Console
 from specimens import record_of, specimen
 
-from torch_srelu.lab import archives, records
+from torch_srelu.lab import archives, files, records
 from torch_srelu.lab.cli import training
 from torch_srelu.lab.cli.board import Board, shown
 from torch_srelu.lab.cli.choosing import chosen_runs, parse_settings
+from torch_srelu.lab.held import LOCK
 from torch_srelu.lab.recipes import recipe
 from torch_srelu.lab.train import Progress
 
@@ -95,10 +94,8 @@ def test_variants_and_their_baseline_are_named_as_typed(tmp_path: Path) -> None:
 def test_a_run_that_another_process_trains(tmp_path: Path) -> None:
     run = recipe("digits", "relu", seed=1, epochs=2)
     folder = records.create(tmp_path / "runs", run, {}).folder
-    handle = os.open(folder, os.O_RDONLY)
-    fcntl.flock(handle, fcntl.LOCK_EX)
-    result = srelu(f"train relu {QUICK}")
-    os.close(handle)
+    with files.locked(folder / LOCK):
+        result = srelu(f"train relu {QUICK}")
     assert result.exit_code == 1
     assert "another process is training this run" in result.stderr
 

@@ -2,13 +2,14 @@
 
 import contextlib
 import multiprocessing as mp
+import zipfile
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
-from torch_srelu.lab import records
+from torch_srelu.lab import archives, records
 from torch_srelu.lab.distributed import Team
-from torch_srelu.lab.held import Busy, held_record
+from torch_srelu.lab.held import LOCK, Busy, held_record
 from torch_srelu.lab.history import History, Metrics
 from torch_srelu.lab.recipes import recipe
 from torch_srelu.lab.session import Session
@@ -51,11 +52,12 @@ def test_a_run_that_ends_just_before_its_record_is_taken_is_not_trained_again(
     """The record was read as unfinished, and was free when it was asked for."""
     ask = records.finished
     answers = []
+    result = {"status": "finished", "test_error": 0.1, "epochs": 1, "seconds": 1.0}
 
     def finished(root, run):
         answers.append(ask(root, run))
         if len(answers) == 2:
-            records.write_run(begun.folder, RUN, {}, {"status": "finished"})
+            records.write_run(begun.folder, RUN, {}, result)
         return answers[-1]
 
     begun, epoch = records.create(tmp_path, RUN, {}), History()
@@ -64,7 +66,27 @@ def test_a_run_that_ends_just_before_its_record_is_taken_is_not_trained_again(
     monkeypatch.setattr(records, "finished", finished)
     record = train(RUN, tmp_path, on_epoch=trained)
     assert answers == [None, None]
-    assert record.result == {"status": "finished"}
+    assert record.result == result
+
+
+def test_locks_disturb_neither_records_nor_archives(tmp_path):
+    record = train(RUN, tmp_path / "runs")
+    assert (tmp_path / "runs" / LOCK).is_file()
+    assert (record.folder / LOCK).is_file()
+    assert [found.folder for found in records.find(tmp_path / "runs")] == [record.folder]
+    (packed,) = archives.collect([record], tmp_path / "results").added
+    assert LOCK not in zipfile.ZipFile(packed.folder).namelist()
+    assert not (tmp_path / "results" / LOCK).exists()
+
+
+def test_what_is_finished_is_read_without_a_lock(tmp_path):
+    """So that folders that may only be read can be."""
+    record = train(RUN, tmp_path)
+    for folder in (tmp_path, record.folder):
+        (folder / LOCK).unlink()
+    assert train(RUN, tmp_path, on_epoch=trained).folder == record.folder
+    assert [found.folder for found in records.find(tmp_path)] == [record.folder]
+    assert not list(tmp_path.rglob(LOCK))
 
 
 def test_of_two_processes_that_begin_together_one_is_told_that_the_other_trains(tmp_path):

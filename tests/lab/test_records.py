@@ -9,13 +9,15 @@ import pytest
 import torch
 
 from torch_srelu.lab import files, records
+from torch_srelu.lab.contents import RecordError
 from torch_srelu.lab.environment import environment
 from torch_srelu.lab.history import PROBABILITIES, History, Metrics
 from torch_srelu.lab.recipes import recipe
-from torch_srelu.lab.records import RecordError
 
 RUN = recipe("digits", "srelu", seed=3, epochs=3)
 HERE = environment(torch.device("cpu"))
+RESULT = {"status": "finished", "test_error": 0.1, "epochs": 3, "seconds": 0.5}
+DEAD = RESULT | {"status": "dead", "test_error": None}
 
 
 def history(epochs: int = 2) -> History:
@@ -36,11 +38,11 @@ def test_a_record_is_read_as_it_was_written(tmp_path):
     made, predicted = history(), torch.arange(10) % 7
     records.write_history(folder, made)
     records.write_predictions(folder, predicted, predicted.flip(0))
-    records.write_run(folder, RUN, HERE, {"status": "finished", "test_error": 0.1})
+    records.write_run(folder, RUN, HERE, RESULT)
     record = records.load(folder)
     assert record.run == RUN
     assert record.environment == HERE
-    assert record.result == {"status": "finished", "test_error": 0.1}
+    assert record.result == RESULT
     assert record.metrics == made.metrics  # every digit of every float
     assert torch.equal(record.parameters()["conv1"], torch.stack(made.parameters["conv1"]))
     assert torch.equal(record.inputs().quantiles["conv1"], torch.stack(made.quantiles["conv1"]))
@@ -95,11 +97,11 @@ def test_finished_and_unfinished_runs_are_told_apart(tmp_path):
     assert found is not None
     assert found.folder == folder
     records.write_history(folder, history())
-    records.write_run(folder, RUN, HERE, {"status": "dead"})
+    records.write_run(folder, RUN, HERE, DEAD)
     assert records.unfinished(tmp_path, RUN) is None
     done = records.finished(tmp_path, RUN)
     assert done is not None
-    assert done.result == {"status": "dead"}
+    assert done.result == DEAD
 
 
 @pytest.mark.parametrize(
@@ -175,10 +177,66 @@ def test_a_run_that_has_ended_has_metrics(tmp_path, content, why):
     if content is not None:
         path.write_bytes(content)
     assert records.load(folder).metrics == []  # it has only begun
-    records.write_run(folder, RUN, HERE, {"status": "finished"})
+    records.write_run(folder, RUN, HERE, RESULT)
     with pytest.raises(
         RecordError, match=rf"metrics.csv is damaged \({why}\): restore it, or move"
     ):
+        records.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"test_error": 7}, r"test_error is 7, not a share in \[0, 1\]"),
+        ({"test_error": -0.1}, "test_error is -0.1"),
+        ({"test_error": "0.1"}, "test_error is '0.1'"),
+        ({"test_error": True}, "test_error is True"),
+        ({"test_error": None}, "test_error is None, but the run has finished"),
+        ({"ema_test_error": 1.5}, "ema_test_error is 1.5"),
+        ({"train_error": 2}, "train_error is 2"),
+        ({"test_loss": -1}, "test_loss is -1"),
+        ({"status": "won"}, "status is 'won'"),
+        ({"epochs": 4}, "epochs is 4, of a run of 3"),
+        ({"epochs": 1.5}, "epochs is 1.5"),
+        ({"seconds": -1}, "seconds is -1"),
+        ({"adapt_seconds": None}, "adapt_seconds is None"),
+    ],
+)
+def test_a_result_that_cannot_be_is_damage(tmp_path, change, why):
+    folder = records.create(tmp_path, RUN, HERE).folder
+    records.write_history(folder, history())
+    for result in (RESULT, DEAD):
+        records.write_run(folder, RUN, HERE, result)
+        records.load(folder)
+    records.write_run(folder, RUN, HERE, RESULT | change)
+    with pytest.raises(RecordError, match=rf"run.json is damaged \({why}.*\): restore it, or move"):
+        records.load(folder)
+
+
+@pytest.mark.parametrize("name", RESULT)
+def test_a_result_is_whole(tmp_path, name):
+    folder = records.create(tmp_path, RUN, HERE).folder
+    records.write_history(folder, history())
+    part = {key: value for key, value in RESULT.items() if key != name}
+    records.write_run(folder, RUN, HERE, part)
+    with pytest.raises(RecordError, match=rf"run.json is damaged \(its result has no {name}\)"):
+        records.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"train_error": 1.5}, "epoch 2: train_error is 1.5"),
+        ({"val_error": -1.0}, "epoch 2: val_error is -1.0"),
+        ({"seconds": -1.0}, "epoch 2: seconds is -1.0"),
+    ],
+)
+def test_an_epoch_that_cannot_be_is_damage(tmp_path, change, why):
+    folder = records.create(tmp_path, RUN, HERE).folder
+    made = history()
+    made.metrics[-1] = made.metrics[-1]._replace(**change)
+    records.write_history(folder, made)
+    with pytest.raises(RecordError, match=rf"metrics.csv is damaged \({why}"):
         records.load(folder)
 
 

@@ -106,7 +106,7 @@ def test_equal_decisions_in_other_words_are_equal_runs():
         ({"activation": "relu", "freeze": 1}, "nothing to freeze"),
         ({"activation": "relu", "fixed": ("t_r",)}, "activation is relu"),
         ({"fixed": ("t",)}, "t_r, a_r, t_l, a_l"),
-        ({"schedule": "step"}, "needs exactly one milestone"),
+        ({"schedule": "multistep"}, "needs at least one milestone"),
         ({"milestones": (0.5,)}, "needs no milestone"),
         ({"schedule": "multistep", "milestones": (0.9, 0.5)}, "rising shares"),
         ({"schedule": "multistep", "milestones": (50,)}, "rising shares"),

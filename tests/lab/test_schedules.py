@@ -19,11 +19,6 @@ def test_constant():
     assert rates("constant") == [0.4] * STEPS
 
 
-def test_step_falls_again_and_again():
-    expected = [0.4 * 0.5 ** (i // 40) for i in range(STEPS)]
-    assert rates("step", milestones=(1 / 3,), gamma=0.5) == pytest.approx(expected)
-
-
 def test_multistep_falls_at_each_milestone():
     found = rates("multistep", milestones=(100 / 120, 110 / 120))
     assert found == pytest.approx([0.4] * 100 + [0.04] * 10 + [0.004] * 10)

@@ -48,12 +48,14 @@ class Activation:
         adapts: Whether training freezes it at first and then sets it from its inputs
             (`torch_srelu.AdaptiveInit`).
         joins: Whether it joins several inputs into one output, and so needs a network with pieces.
+        is_srelu: Whether its modules are `torch_srelu.SReLU`.
     """
 
     name: str
     build: Callable[..., nn.Module]
     adapts: bool = False
     joins: bool = False
+    is_srelu: bool = False
 
     @property
     def options(self) -> dict[str, Any]:
@@ -83,12 +85,12 @@ ACTIVATIONS: dict[str, Activation] = {}
 
 
 def register(
-    name: str, *, adapts: bool = False, joins: bool = False
+    name: str, *, adapts: bool = False, joins: bool = False, is_srelu: bool = False
 ) -> Callable[[Callable], Callable]:
     """Decorates a function ``(site, **options) -> module`` that builds an activation."""
 
     def add(build: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
-        ACTIVATIONS[name] = Activation(name, build, adapts, joins)
+        ACTIVATIONS[name] = Activation(name, build, adapts, joins, is_srelu)
         return build
 
     return add
@@ -164,17 +166,17 @@ def _apl(site: Site, hinges: int = 2, per: str = "channel") -> nn.Module:
     return APL((site.num_channels, height, width), hinges, site.generator)
 
 
-@register("srelu", adapts=True)
+@register("srelu", adapts=True, is_srelu=True)
 def _srelu(site: Site, a_l: float = 0.2) -> nn.Module:
     return SReLU(site.num_channels, a_l=a_l)
 
 
-@register("srelu-shared", adapts=True)
+@register("srelu-shared", adapts=True, is_srelu=True)
 def _srelu_shared(site: Site, a_l: float = 0.2) -> nn.Module:
     return SReLU(1, a_l=a_l)
 
 
-@register("srelu-manual")
+@register("srelu-manual", is_srelu=True)
 def _srelu_manual(site: Site, t_r: float = 1.0, a_l: float = 0.2) -> nn.Module:
     return SReLU(site.num_channels, t_r=t_r, a_l=a_l)
 

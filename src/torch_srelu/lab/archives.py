@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from . import files, records
+from .contents import parse_classes
 from .records import ARCHIVE, Record
 
 WHOLE = ("run.json", "metrics.csv", "predictions.gz")
@@ -100,7 +101,7 @@ def _agree(labels: dict[Path, Tensor], path: Path, record: Record) -> None:
     """Takes in the true classes that ``record`` was tested with: the same for all runs."""
     if path not in labels:
         stored = path.read_bytes() if path.exists() else None
-        labels[path] = record.labels() if stored is None else records.classes(stored, path)
+        labels[path] = record.labels() if stored is None else parse_classes(stored, path)
     if not torch.equal(labels[path], record.labels()):
         raise ValueError(
             f"{record.folder} was tested on other labels than those of {path}: its test data are "

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from .. import SReLU, srelu
 from ..ops import reference
+from .capture import captured
 
 FLOOR = "byte floor"
 PASSES = {"forward": 1.0, "forward+backward": 2.5}  # times that its bytes amount to
@@ -182,15 +183,7 @@ def _graph_timer() -> Callable[[Callable], Callable[[], float]]:
     flush = torch.empty(256 * 2**20, dtype=torch.int8, device="cuda")
 
     def timer(call: Callable) -> Callable[[], float]:
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                call()
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            call()
+        graph = captured(call)
 
         def timed() -> float:
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))

@@ -15,11 +15,12 @@ from . import statistics
 from .choices import check_choice
 from .fates import FINISHED, UNFINISHED
 from .records import Record, seconds_of
-from .run import Run
+from .run import ADAPTIVE_FIELDS, SRELU_FIELDS, Run
 from .statistics import Interval, Paired, Pooled, Summary
 
 # What makes a rival. Everything else, but for the seed, is the protocol that all rivals share.
-RIVAL_FIELDS = ("activation", "options", "freeze", "quantile", "scope", "lr_scale", "fixed")
+OWN_FIELDS = (*ADAPTIVE_FIELDS, *SRELU_FIELDS)
+RIVAL_FIELDS = ("activation", "options", *OWN_FIELDS)
 
 
 @dataclass(frozen=True)
@@ -179,7 +180,7 @@ def names(runs: Sequence[Run]) -> list[str]:
     for cell in cells:
         like = [other for other in cells if other["activation"] == cell["activation"]]
         details = dict(cell["options"])
-        for field in RIVAL_FIELDS[2:]:
+        for field in OWN_FIELDS:
             if any(other[field] != cell[field] for other in like):
                 details[field] = cell[field]
         pairs = ",".join(f"{name}={value}" for name, value in details.items())

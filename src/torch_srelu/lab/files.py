@@ -13,20 +13,29 @@ from pathlib import Path
 def write(path: Path, data: bytes) -> None:
     """Writes ``data`` to ``path`` at once.
 
-    If the disk is full or the process dies, the file that was there stays as it was.
+    If the disk is full or the process dies, the file that was there stays as it was. A link stays
+    one, and what it points to is written; so does a pipe or a device, which takes ``data`` as it
+    comes.
     """
-    with _draft(path) as draft:
+    if _is_special(path):
+        with _errors_about(path):
+            path.write_bytes(data)
+        return
+    with _draft(path) as (draft, target):
         with open(draft, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(draft, path)
+        os.replace(draft, target)
 
 
 def check_place(path: Path) -> None:
     """Raises what `write` would for want of a folder or of permission; changes nothing."""
-    with _draft(path) as draft:
-        draft.touch()
+    if not _is_special(path):
+        with _draft(path) as (draft, _):
+            draft.touch()
+    elif not os.access(path, os.W_OK, effective_ids=True):
+        raise _about(path, errno.EACCES)
 
 
 def is_folder(path: Path) -> bool:
@@ -36,22 +45,33 @@ def is_folder(path: Path) -> bool:
     return path.is_dir()
 
 
-@contextlib.contextmanager
-def _draft(path: Path) -> Iterator[Path]:
-    """A name beside ``path`` for what is to take its place; nothing stays there.
+def _is_special(path: Path) -> bool:
+    """Whether ``path`` is there and can be written, but not replaced: a pipe, a device."""
+    return path.exists() and not path.is_file() and not path.is_dir()
 
-    Errors are about ``path``: its drafts are nobody's business.
-    """
+
+@contextlib.contextmanager
+def _draft(path: Path) -> Iterator[tuple[Path, Path]]:
+    """A name for what is to take the place of ``path``, and that place; no draft stays there."""
     if path.is_dir():
         raise _about(path, errno.EISDIR)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    target = Path(os.path.realpath(path))  # through links, which stay
+    draft = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        yield draft
-    except OSError as error:
-        raise _about(path, error.errno or errno.EIO) from error
+        with _errors_about(path):
+            yield draft, target
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _errors_about(path: Path) -> Iterator[None]:
+    """Errors name ``path``: its drafts are nobody's business."""
+    try:
+        yield
+    except OSError as error:
+        raise _about(path, error.errno or errno.EIO) from error
 
 
 def _about(path: Path, code: int) -> OSError:
@@ -67,12 +87,17 @@ def sweep(folder: Path) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, wait: bool = True) -> Iterator[None]:
-    """Waits until no other process is inside with the same ``path``, a folder or a file to be made.
+    """Waits until no other process is inside with the same ``path``, a file that is made and stays.
 
     With ``wait=False`` it raises BlockingIOError instead.
     """
-    # Network file systems lock exclusively only what is open for writing, which a folder never is.
-    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
+    try:  # network file systems lock only what is open for writing
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except PermissionError:
+        if not path.exists():
+            raise
+        # Another user has made it: elsewhere it is enough that it can be read.
+        handle = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield

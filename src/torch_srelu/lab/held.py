@@ -13,6 +13,8 @@ from .distributed import Team
 from .records import Record
 from .run import Run
 
+LOCK = ".lock"  # file in a folder of records, and in each record that was trained there
+
 
 class Busy(RuntimeError):
     """The run is being trained by another process."""
@@ -37,14 +39,14 @@ def _take(root: Path, run: Run, here: dict[str, Any], alone: contextlib.ExitStac
     """
     if not files.is_folder(root):
         root.mkdir(parents=True, exist_ok=True)
-    with files.locked(root):  # in here no other process makes a record of this run
+    with files.locked(root / LOCK):  # in here no other process makes a record of this run
         begun = records.unfinished(root, run)
         done = records.finished(root, run)  # asked last: what was begun may end at any time
         if done is not None:
             return done
         folder = (begun or records.create(root, run, here)).folder
         try:
-            alone.enter_context(files.locked(folder, wait=False))
+            alone.enter_context(files.locked(folder / LOCK, wait=False))
         except BlockingIOError as error:
             raise Busy(f"another process is training this run in {folder}: wait for it") from error
     record = records.load(folder)  # as it is, now that nobody else writes it

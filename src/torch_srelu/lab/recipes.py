@@ -129,12 +129,3 @@ def faithful(
     epochs = LENGTHS[length][own["dataset"]]
     fields: dict[str, Any] = {**own, **FAITHFUL, "epochs": epochs, **decisions}
     return recipe(activation=activation, seed=seed, **fields)
-
-
-def demo(activation: str, seed: int) -> Run:
-    """`srelu compare` and `make demo`: real digits in seconds.
-
-    Cost: 3 to 7 s a run on one core of a shared AMD EPYC; relu, prelu, apl and srelu over 3 seeds
-    took 74 s (torch 2.13). Expected: errors of 1 to 3 % of the 599 test images.
-    """
-    return recipe("digits", activation, seed)

@@ -9,6 +9,7 @@
         predictions.gz          the predicted class of every test image, one byte each
         labels.gz               the true class, likewise
         checkpoint.pt           where an unfinished run goes on
+        .lock                   held by the process that trains it
 
 Names sort by time and nothing is overwritten: a run that was finished is never trained again, one
 that was not goes on in its own folder. A finished record may also be an archive, ``<name>.zip``,
@@ -37,20 +38,16 @@ import torch
 from torch import Tensor
 
 from . import files
+from .contents import FORMAT, RecordError, damaged, parse_classes, parse_metrics, parse_run
 from .history import History, Inputs, Metrics, inputs_from
 from .run import Run
 
-FORMAT = 1
 ARCHIVE = ".zip"
 _NAME = re.compile(r"\d{8}-\d{6}-.+-s\d+-[0-9a-f]{10}")  # of a record, see `create`
 # What zipfile raises for a file of which a bit has flipped.
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError)
 
 Results = Mapping[str, Mapping[str, Any]]  # what the runs that have ended came to, by key
-
-
-class RecordError(ValueError):
-    """A record cannot be read: which, why, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +103,7 @@ class Record:
             raise RecordError(
                 f"{self.folder} has no predictions.gz: it is written when a run has finished"
             )
-        return classes(raw, self.folder / "predictions.gz")
+        return parse_classes(raw, self.folder / "predictions.gz")
 
     def labels(self) -> Tensor:
         """The true class of every test image, uint8."""
@@ -116,7 +113,7 @@ class Record:
             raw = _read(place.parent, place.name)
         if raw is None:
             raise RecordError(f"{self.folder} has no labels.gz, and {place} does not exist")
-        return classes(raw, place)
+        return parse_classes(raw, place)
 
     def read(self, name: str) -> bytes | None:
         """The bytes of the file ``name``; None if the record has none."""
@@ -130,7 +127,7 @@ class Record:
         try:
             return safetensors.torch.load(raw)
         except safetensors.SafetensorError as error:
-            raise _damaged(self.folder / name, error) from error
+            raise damaged(self.folder / name, error) from error
 
 
 def labels_file(root: Path, dataset: str) -> Path:
@@ -149,16 +146,12 @@ def load(folder: Path | str) -> Record:
     path, raw = folder / "run.json", _read(folder, "run.json")
     if raw is None:
         raise RecordError(f"{folder} is not the record of a run: it has no run.json")
-    plain = _plain(raw, path)
-    try:
-        run = Run.from_dict(plain["run"])
-    except (ValueError, TypeError, KeyError) as error:
-        raise RecordError(f"{path} does not describe a run: {error}") from error
+    run, environment, result = parse_run(raw, path)
     path, raw = folder / "metrics.csv", _read(folder, "metrics.csv")
-    metrics = _metrics(raw or b"", path)
-    if plain["result"] is not None and not metrics:  # a run ends after an epoch
-        raise _damaged(path, "it is missing" if raw is None else "it has no epochs")
-    return Record(folder, run, plain["environment"], plain["result"], metrics)
+    metrics = parse_metrics(raw or b"", path)
+    if result is not None and not metrics:  # a run ends after an epoch
+        raise damaged(path, "it is missing" if raw is None else "it has no epochs")
+    return Record(folder, run, environment, result, metrics)
 
 
 def find(root: Path | str) -> list[Record]:
@@ -259,69 +252,13 @@ def _read(place: Path, name: str) -> bytes | None:
         with zipfile.ZipFile(place) as archive:
             return archive.read(name) if name in archive.namelist() else None
     except _UNREADABLE as error:
-        raise _damaged(place, error) from error
+        raise damaged(place, error) from error
     except OSError as error:
         if error.filename is not None:  # the file system's, who says which file it is
             raise
-        raise _damaged(place, error) from error
-
-
-def _damaged(path: Path, why: object) -> RecordError:
-    """What is said of a file that is not as it was written."""
-    return RecordError(
-        f"{path} is damaged ({why}): restore it, or move the record away to train the run again"
-    )
-
-
-def _plain(raw: bytes, path: Path) -> dict[str, Any]:
-    """What `write_run` has written, if this version can read it."""
-    try:
-        plain = json.loads(raw)
-    except ValueError as error:
-        raise _damaged(path, error) from error
-    if not isinstance(plain, dict) or "format" not in plain:
-        raise _damaged(path, "it does not say which format it has")
-    if plain["format"] != FORMAT:
-        raise RecordError(
-            f"{path} has format {plain['format']}, this torch_srelu reads format {FORMAT}: use the "
-            "version that wrote it, or another records folder"
-        )
-    for name in ("run", "environment", "result"):
-        if name not in plain:
-            raise _damaged(path, f"it has no {name}")
-    return plain
-
-
-def _metrics(raw: bytes, path: Path) -> list[Metrics]:
-    try:
-        return [
-            Metrics(
-                epoch=int(row["epoch"]),
-                lr=float(row["lr"]),
-                train_loss=float(row["train_loss"]),
-                train_error=float(row["train_error"]),
-                grad_norm=float(row["grad_norm"]),
-                seconds=float(row["seconds"]),
-                val_error=float(row["val_error"]) if row["val_error"] else None,
-                phase=row["phase"],
-            )
-            for row in csv.DictReader(io.StringIO(raw.decode(), newline=""))
-        ]
-    except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(path, "a line is not that of an epoch") from error
+        raise damaged(place, error) from error
 
 
 def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
     files.write(path, safetensors.torch.save(contiguous))
-
-
-def classes(raw: bytes, path: Path) -> Tensor:
-    """Classes of images as uint8 from the bytes of a file that `write_predictions` made."""
-    try:
-        unpacked = gzip.decompress(raw)
-    except (OSError, EOFError, zlib.error) as error:
-        raise _damaged(path, error) from error
-    if not unpacked:
-        raise _damaged(path, "it holds no classes")
-    return torch.frombuffer(bytearray(unpacked), dtype=torch.uint8)

@@ -9,20 +9,24 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any
 
+from torch_srelu.adapt import SCOPES
 from torch_srelu.module import NAMES
 
 from ..wording import counted
 from . import systems
-from .activations import activation
+from .activations import Activation, activation
 from .choices import check_choice
 from .data.registry import dataset
 
 OPTIMIZERS = ("sgd",)
-SCHEDULES = ("constant", "step", "multistep", "cosine", "poly")
+SCHEDULES = ("constant", "multistep", "cosine", "poly")
 PREPROCESSING = ("scale", "gcn", "gcn+zca", "mean")
 AUGMENTATION = ("none", "flips", "crops+flips")
 PRECISIONS = ("float32", "bf16")
-SCOPES = ("channel", "layer")
+
+# Fields of `Run` that mean something to some activations alone.
+ADAPTIVE_FIELDS = ("freeze", "quantile", "scope")
+SRELU_FIELDS = ("lr_scale", "fixed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +178,7 @@ def _check(run: Run) -> None:
                 f"other; {run.dataset} cannot have {getattr(run, what)!r}"
             )
     _check_numbers(run)
-    _check_activation(run, adapts=act.adapts)
+    _check_activation(run, act)
 
 
 def _check_types(run: Run) -> None:
@@ -213,9 +217,9 @@ def _check_numbers(run: Run) -> None:
         raise ValueError(
             f"milestones must be rising shares of the training in (0, 1], got {run.milestones}"
         )
-    needed = {"step": "exactly one", "multistep": "at least one"}.get(run.schedule, "no")
-    count = len(run.milestones)
-    if not {"step": count == 1, "multistep": count > 0}.get(run.schedule, count == 0):
+    count, falls = len(run.milestones), run.schedule == "multistep"
+    if falls != bool(count):
+        needed = "at least one" if falls else "no"
         raise ValueError(f"schedule {run.schedule!r} needs {needed} milestone, got {count}")
     if run.world > run.batch:
         raise ValueError(
@@ -229,8 +233,8 @@ def _check_numbers(run: Run) -> None:
         )
 
 
-def _check_activation(run: Run, adapts: bool) -> None:
-    if run.freeze and not adapts:
+def _check_activation(run: Run, act: Activation) -> None:
+    if run.freeze and not act.adapts:
         raise ValueError(
             f"{run.activation} has nothing to freeze: freeze must be 0, got {run.freeze}"
         )
@@ -241,5 +245,5 @@ def _check_activation(run: Run, adapts: bool) -> None:
         )
     for name in run.fixed:
         check_choice("SReLU parameter in fixed", name, NAMES)
-    if run.fixed and not run.activation.startswith("srelu"):
+    if run.fixed and not act.is_srelu:
         raise ValueError(f"fixed names SReLU parameters, but the activation is {run.activation}")

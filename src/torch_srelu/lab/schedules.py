@@ -1,4 +1,4 @@
-"""How the learning rate falls over a run, as published: step, multistep, cosine, poly."""
+"""How the learning rate falls over a run, as published: multistep, cosine, poly."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from .run import Run
 def learning_rate(run: Run, step: int, steps: int) -> float:
     """The learning rate of training step ``step`` out of ``steps``.
 
-    constant: lr. step: lr * gamma^k after each further milestone's length of training.
-    multistep: lr * gamma^k after k milestones. cosine: lr * (1 + cos(pi * done)) / 2.
-    poly: lr * (1 - done)^power.
+    constant: lr. multistep: lr * gamma^k after k milestones.
+    cosine: lr * (1 + cos(pi * done)) / 2. poly: lr * (1 - done)^power.
 
     Example:
         >>> run = Run(dataset="digits", net="nin-digits", activation="relu", seed=0, epochs=1,
@@ -21,9 +20,6 @@ def learning_rate(run: Run, step: int, steps: int) -> float:
         [0.1, 0.1, 0.01, 0.001]
     """
     done = step / steps
-    if run.schedule == "step":
-        length = max(1, round(run.milestones[0] * steps))
-        return run.lr * run.gamma ** (step // length)
     if run.schedule == "multistep":
         return run.lr * run.gamma ** sum(step >= round(m * steps) for m in run.milestones)
     if run.schedule == "cosine":

@@ -17,13 +17,13 @@ from torch import Tensor, nn
 import torch_srelu
 
 from .batches import BatchSource
+from .capture import captured
 from .distributed import Team
 from .network import Network
 from .run import Run
 from .seeds import Drawing, Dropout, DropoutStream
 
 COMPILER = "inductor"  # torch.compile's own
-_WARM_UP = 3  # steps before a capture, in which libraries choose their kernels
 
 
 def make_optimizer(net: Network, run: Run) -> torch.optim.SGD:
@@ -183,17 +183,12 @@ class Step:
         """Captures the step; what the steps before the capture changed is put back."""
         state = self._tensors()
         saved = [t.detach().clone() for t in state]
-        stream = torch.cuda.Stream(self.device)
-        stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(stream):
-            for _ in range(_WARM_UP):
-                self.batches.rewind()
-                self._body()
-        torch.cuda.current_stream(self.device).wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        graph.register_generator_state(self.dropout.generator)
-        with torch.cuda.graph(graph):
+
+        def from_the_start() -> None:
+            self.batches.rewind()
             self._body()
+
+        graph = captured(self._body, from_the_start, [self.dropout.generator])
         with torch.no_grad():
             for tensor, value in zip(state, saved, strict=True):
                 tensor.copy_(value)

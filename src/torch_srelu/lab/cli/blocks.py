@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated
@@ -55,15 +55,17 @@ def run(
     """Train the runs of the reproduction, block by block.
 
     Every run has a process of its own. What has a record, here or among the committed ones, is not
-    trained again, and what was stopped goes on where it was: give the same command. A seed at which
-    one rival is dead from the start is replaced by the next one for all of them.
+    trained again (--results nothing: the committed ones do not count), and what was stopped goes on
+    where it was: give the same command. A seed at which one rival is dead from the start is
+    replaced by the next one for all of them.
     """
     with one_line_errors():
         if not blocks:
             console.print(_overview())
             return
         chosen = contests(blocks)
-        committed = records.results(records.find(results or results_folder()))
+        folder = results or results_folder()
+        committed = records.results(records.find(folder))
         known = committed | records.results(records.find(records_folder))
         if minutes != 0:
             choose_device(device)
@@ -87,8 +89,11 @@ def run(
         except KeyboardInterrupt:
             errors.print("Stopped: checkpoints are written, the same command goes on from there.")
             raise typer.Exit(INTERRUPTED) from None
-        found = [*records.find(results or results_folder()), *records.find(records_folder)]
-        _conclude(Standing(found), chosen, view)
+        own = records.find(records_folder)
+        standing = Standing([*records.find(folder), *own])
+        _show_tables(standing, chosen)
+        _tell_committed(chosen, standing.results, committed.keys() - records.results(own), folder)
+        _tell_missing(standing, chosen, view.failed)
 
 
 def _find_data(runs: Iterable[Run], data: Path | None) -> None:
@@ -97,17 +102,34 @@ def _find_data(runs: Iterable[Run], data: Path | None) -> None:
         locate(dataset(name), data)
 
 
-def _conclude(standing: Standing, chosen: Sequence[Contest], view: Lines) -> None:
-    """Prints where the contests stand, and what is missing."""
+def _show_tables(standing: Standing, chosen: Sequence[Contest]) -> None:
+    """Prints where the contests stand."""
     for contest in chosen:
         result = standing.comparison([contest])
         if result is not None:
             console.print()
             console.print(tables.text(result))
-    missing = len(standing.missing(chosen))
-    if view.failed:
-        fail(f"{counted(view.failed, 'run')} failed, see above; the same command tries again")
-    if missing:
+
+
+def _tell_committed(
+    chosen: Sequence[Contest], results: Results, committed: Set[str], folder: Path
+) -> None:
+    """Says how many of the numbers nobody has trained here, and how to."""
+    runs = wanted(chosen, results)
+    if there := sum(run.key() in committed for run in runs):
+        words = (
+            f"\nFrom the committed records in {folder}, not trained now: {there} of "
+            f"{counted(len(runs), 'run')}. To train anyway, name a folder without records, as in "
+            "--results nothing"
+        )
+        console.print(Text(words), soft_wrap=True)
+
+
+def _tell_missing(standing: Standing, chosen: Sequence[Contest], failed: int) -> None:
+    """Says what is left to train; that a run failed ends the command."""
+    if failed:
+        fail(f"{counted(failed, 'run')} failed, see above; the same command tries again")
+    if missing := len(standing.missing(chosen)):
         console.print(f"\n{counted(missing, 'run')} left: the same command goes on from here.")
 
 
@@ -130,7 +152,10 @@ def collect(
         chosen = contests(blocks)
         found = records.find(records_folder)
         if not found:
-            raise ValueError(f"there are no records in {records_folder}: `srelu paper run` first")
+            raise ValueError(
+                f"there are no records in {records_folder}: those in {folder} are collected "
+                "already, `srelu paper run` trains the others"
+            )
         standing = Standing([*records.find(folder), *found])
         counting = {r.run.key() for contest in chosen for r in standing.counted(contest)}
         done = [r for r in found if r.result is not None and r.run.key() in counting]

@@ -11,11 +11,8 @@ from typing import Any
 from ..activations import ACTIVATIONS, activation
 from ..choices import check_choice
 from ..recipes import recipe
-from ..run import Run
+from ..run import ADAPTIVE_FIELDS, SRELU_FIELDS, Run
 
-# Fields of `Run` that mean something to some activations alone.
-ADAPTIVE_FIELDS = ("freeze", "quantile", "scope")
-SRELU_FIELDS = ("lr_scale", "fixed")
 CHOSEN_OTHERWISE = {  # fields of `Run`, and how
     "dataset": "with --dataset",
     "activation": "by its name alone, as in `srelu train relu`",
@@ -80,8 +77,9 @@ def rivals_in_words() -> str:
 
 def _own_fields(name: str) -> tuple[str, ...]:
     """The fields of `Run` that an activation has and others have not."""
-    adaptive = ADAPTIVE_FIELDS if activation(name).adapts else ()
-    return (*adaptive, *(SRELU_FIELDS if name.startswith("srelu") else ()))
+    known = activation(name)
+    adaptive = ADAPTIVE_FIELDS if known.adapts else ()
+    return (*adaptive, *(SRELU_FIELDS if known.is_srelu else ()))
 
 
 def _idle(name: str) -> set[str]:

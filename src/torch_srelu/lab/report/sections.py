@@ -13,6 +13,7 @@ from .. import tables
 from ..comparison import Comparison
 from ..fates import FINISHED
 from ..learned import Layer, layers
+from ..paper.published import LEARNED_NAMES
 from ..records import Record, seconds_of
 from . import figures
 
@@ -21,7 +22,6 @@ CURVES = (
     ("train_error", "training error, %", 100),
     ("val_error", "validation error, %", 100),
 )
-PARAMETERS = ("t_r", "t_l", "a_r", "a_l")  # in the order of the paper's Table 3
 
 
 def title(comparisons: Sequence[Comparison]) -> str:
@@ -169,12 +169,12 @@ def _differences(c: Comparison) -> str:
 
 
 def _layer_table(table: list[Layer]) -> str:
-    head = ["layer", "channels", *map(_symbol, PARAMETERS), "crossed"]
+    head = ["layer", "channels", *map(_symbol, LEARNED_NAMES), "crossed"]
     rows = []
     for row in table:
         values = [
             f'{row.mean[k]:.2f} <span class="spread">± {row.std[k]:.2f}</span>'
-            for k in map(NAMES.index, PARAMETERS)
+            for k in map(NAMES.index, LEARNED_NAMES)
         ]
         rows.append([_text(row.name), str(row.channels), *values, f"{100 * row.crossed:.0f} %"])
     note = "Mean ± standard deviation over channels and seeds, after the last epoch."
