@@ -7,25 +7,25 @@ Photographs that fit are decoded once and kept on the device; more of them are d
 processes while the device trains. Measured are training with kept images, which no data can hold
 up, training with streamed ones, and the stream alone. Data keep up where the second is as fast as
 the first, which it can be where the third is faster. A round is an epoch, or `--steps` of it, after
-its first step; rates are medians over the rounds, with the lowest and the highest.
+its first step; rates are medians over the rounds, with the lowest and the highest. They are written
+to images-<device>.csv in runs/bench, with --record in benchmarks/results.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import statistics
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
+import places
 from torch_srelu.lab import sources
 from torch_srelu.lab.distributed import Team
 from torch_srelu.lab.environment import environment
-from torch_srelu.lab.files import write
 from torch_srelu.lab.paper.systems import SYSTEMS
 from torch_srelu.lab.run import Run
 from torch_srelu.lab.session import Session
@@ -39,8 +39,8 @@ LEARNING_RATE = 1e-6  # so small that nothing breaks
 Row = dict[str, Any]
 
 
-def main() -> None:
-    given = parse()
+def main(arguments: Sequence[str] | None = None) -> None:
+    given = parse(arguments)
     where = environment(given.device)
     print(f"{where['hardware']}, {where['threads']} threads; torch {where['versions']['torch']}")
     here = {key: where[key] for key in ("hardware", "threads")}
@@ -51,12 +51,12 @@ def main() -> None:
         row = measure(what, name, given) | here
         print("{what:20}{activation:8}{images_per_s:>8} ({lowest} to {highest})".format(**row))
         rows.append(row)
-    path = given.out / f"images-{given.device.type}.csv"
-    save(rows, path)
-    print(f"images a second; written to {path}")
+    print("images a second")
+    path = places.chosen(given) / f"images-{given.device.type}.csv"
+    places.write_csv(path, COLUMNS, rows)
 
 
-def parse() -> argparse.Namespace:
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -67,8 +67,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     cuda = torch.cuda.is_available()
     parser.add_argument("--device", type=torch.device, default="cuda" if cuda else "cpu")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
-    return parser.parse_args()
+    places.add_place(parser)
+    return parser.parse_args(arguments)
 
 
 def measure(what: str, name: str, given: argparse.Namespace) -> Row:
@@ -122,15 +122,6 @@ def rate(session: Session, alone: bool, epoch: int, steps: int) -> float:
 def wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-def save(rows: list[Row], path: Path) -> None:
-    text = io.StringIO()
-    out = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    out.writeheader()
-    out.writerows(rows)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write(path, text.getvalue().encode())
 
 
 if __name__ == "__main__":

@@ -15,10 +15,16 @@ OWN = Path("runs", "bench")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options from which `chosen` makes a folder."""
+    """The options from which `chosen` makes a folder, for measurements that have a table."""
     parser.add_argument(
         "--table", action="store_true", help="measure nothing, print the README's table"
     )
+    add_place(parser)
+
+
+def add_place(parser: argparse.ArgumentParser) -> None:
+    """The same for those that have none."""
+    parser.set_defaults(table=False)
     place = parser.add_mutually_exclusive_group()
     place.add_argument(
         "--out", type=Path, help=f"folder of measurements; else {OWN}, for --table the committed"
