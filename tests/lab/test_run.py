@@ -91,7 +91,7 @@ def test_equal_decisions_in_other_words_are_equal_runs():
         ({"activation": "sreul"}, "did you mean 'srelu'"),
         ({"dataset": "cifar"}, "did you mean 'cifar10'"),
         ({"net": "nin-mnist"}, "choose nin-digits"),
-        ({"schedule": "cos"}, "Choose one of constant, step, multistep, cosine, poly"),
+        ({"schedule": "cos"}, "Choose one of constant, multistep, cosine, poly"),
         ({"precision": "fp8"}, "float32, bf16"),
         ({"options": {"al": 1.0}}, "did you mean 'a_l'"),
         ({"epochs": 0}, "at least 1"),
