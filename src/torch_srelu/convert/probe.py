@@ -7,7 +7,6 @@ network that needs values is run on the real example.
 from __future__ import annotations
 
 import copy
-import itertools
 import logging
 import random
 import sys
@@ -18,13 +17,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from ..replay import RandomState
 from . import inputs
+from .fakes import Fakes
 from .observer import Call, Observer, slots_of
+from .state import State
 
 # The attributes of a module that hold hooks.
 HOOKS = tuple(name for name in vars(nn.Module()) if name.endswith("hooks") or "_hooks_" in name)
@@ -141,8 +141,7 @@ def running(model: nn.Module, training: bool, fake: bool) -> Iterator[Any]:
         model.train(training)
         if fake:
             stack.enter_context(_quiet("torch._subclasses.fake_tensor"))  # it logs what we catch
-            mode = stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
-            yield lambda example: tree_map_only(Tensor, mode.from_tensor, example)
+            yield stack.enter_context(Fakes()).fake
         else:
             # A copy, because an in-place activation may change it.
             yield lambda example: tree_map_only(Tensor, lambda x: x.detach().clone(), example)
@@ -164,28 +163,13 @@ def untouched(model: nn.Module, values: bool) -> Iterator[None]:
 
     Args:
         model: The network.
-        values: Whether the run computes with values, and so may change buffers.
+        values: Whether the run computes with values, and so may change those of the network.
     """
-    modules = list(model.modules())
-    attributes = [dict(vars(m)) for m in modules]
-    contents = [[(d, dict(d)) for d in _contents(m)] for m in modules]
-    buffers = [(b, b.clone()) for b in model.buffers()] if values else []
+    modules, state = list(model.modules()), State(model, values)
     try:
         for module in modules:
             for name in HOOKS:
                 object.__setattr__(module, name, type(vars(module)[name])())
         yield
     finally:
-        for module, saved in zip(modules, attributes, strict=True):
-            vars(module).clear()
-            vars(module).update(saved)
-        for current, before in itertools.chain.from_iterable(contents):
-            current.clear()
-            current.update(before)
-        with torch.no_grad():
-            for buffer, before in buffers:
-                buffer.copy_(before)
-
-
-def _contents(module: nn.Module) -> tuple[dict[str, Any], ...]:
-    return module._parameters, module._buffers, module._modules
+        state.restore()
