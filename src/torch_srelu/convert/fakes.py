@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_map_only
+
+from .channels import tensors
 
 
 class Fakes(FakeTensorMode):
@@ -14,10 +17,14 @@ class Fakes(FakeTensorMode):
 
     By itself, FakeTensorMode computes with values what has real operands and numbers alone, such as
     ``steps.add_(1)``, and so would change the network.
+
+    Args:
+        made: Gets a weak reference to every tensor that a function makes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, made: list[weakref.ref[Tensor]]) -> None:
         super().__init__(allow_non_fake_inputs=True)
+        self._made = made
 
     def fake(self, tree: Any) -> Any:
         """The same with fake tensors, one for each real one."""
@@ -30,4 +37,7 @@ class Fakes(FakeTensorMode):
         schema = getattr(func, "_schema", None)
         if schema is not None and schema.is_mutable:
             args, kwargs = self.fake((args, kwargs or {}))
-        return super().__torch_dispatch__(func, types, args, kwargs)
+            return super().__torch_dispatch__(func, types, args, kwargs)
+        out = super().__torch_dispatch__(func, types, args, kwargs)
+        self._made += [weakref.ref(x) for x in tensors(out)]
+        return out

@@ -10,6 +10,7 @@ import copy
 import logging
 import random
 import sys
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from ..replay import RandomState
 from . import inputs
 from .fakes import Fakes
+from .leftovers import Leftovers
 from .observer import Call, Observer, slots_of
 from .state import State
 
@@ -47,19 +49,27 @@ def observe(model: nn.Module, example: object) -> Observed:
     Without an example, an input is made up from the first layer.
 
     Raises:
-        ValueError: The network cannot be run.
+        ValueError: The network cannot be run, or has kept tensors where they cannot be put back.
     """
+    fakes = Leftovers()
+    try:
+        return _try(model, example, fakes)
+    finally:
+        fakes.check(type(model).__name__)
+
+
+def _try(model: nn.Module, example: object, fakes: Leftovers) -> Observed:
     if example is not None:
         with suppress(Exception):
-            observed = _observe(model, example, fake=True)
+            observed = _observe(model, example, fakes)
             if not observed.failure:
                 return observed
-        return _observe(model, example, fake=False)  # it needs values; or fails for good
+        return _observe(model, example, None)  # it needs values; or fails for good
     best: tuple[object, Observed] | None = None
     failure: Exception | None = None
     for candidate in inputs.candidates(model):
         try:
-            observed = _observe(model, candidate, fake=True)
+            observed = _observe(model, candidate, fakes)
         except Exception as error:
             failure = error
             continue
@@ -74,44 +84,74 @@ def observe(model: nn.Module, example: object) -> Observed:
         ) from failure
     candidate, observed = best
     with suppress(Exception):
-        return _observe(model, candidate, fake=False)  # training mode may need values
+        return _observe(model, candidate, None)  # training mode may need values
     return observed
 
 
-def _observe(model: nn.Module, example: object, fake: bool) -> Observed:
-    calls = _run(model, example, fake, training=False)
+def _observe(model: nn.Module, example: object, fakes: Leftovers | None) -> Observed:
+    """The runs on one example: on fake tensors, or, without ``fakes``, with its values."""
+    calls = _run(model, example, fakes, training=False)
     try:
-        calls = calls + _run(model, example, fake, training=True)
+        calls = calls + _run(model, example, fakes, training=True)
         if any(call.turn for call in calls):
             for seed in range(1, LOOP_RUNS):
-                calls += _run(model, example, fake, training=True, seed=seed)
+                calls += _run(model, example, fakes, training=True, seed=seed)
         return Observed(calls, None)
     except Exception as error:
         return Observed(calls, f"{type(error).__name__}: {error}")
 
 
 def _run(
-    model: nn.Module, example: object, fake: bool, training: bool, seed: int = 0
+    model: nn.Module, example: object, fakes: Leftovers | None, training: bool, seed: int = 0
 ) -> list[Call]:
-    with untouched(model, values=not fake), running(model, training, fake) as convert:
+    if fakes is None:
+        return _watch(model, example, None, training, seed)
+    try:
+        return _watch(model, example, Fakes(fakes.made), training, seed)
+    except Exception as error:
+        _clear_frames(error)
+        raise
+    finally:
+        fakes.clear()
+
+
+def _clear_frames(error: BaseException | None) -> None:
+    """Lets go of the local variables in a traceback, tensors among them, and keeps its lines."""
+    while error is not None:
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            with suppress(RuntimeError):  # one that still runs
+                frame.clear()
+            dict(frame.f_locals)  # until Python 3.12 a frame keeps a copy: brings it up to date
+        error = error.__cause__ or error.__context__
+
+
+def _watch(
+    model: nn.Module, example: object, mode: Fakes | None, training: bool, seed: int
+) -> list[Call]:
+    with untouched(model, values=mode is None), running(model, training, mode):
         _seed(seed)
         slots = {}
         for slot in slots_of(model):
             # A stand-in for each slot: one module may be in several, or be called past its slot.
             slot.parent._modules[slot.name] = stand_in = copy.copy(slot.module)
             slots[id(stand_in)] = slot
-        args, kwargs = _arguments(convert(example))
+        args, kwargs = _arguments(_copy(example, mode))
         given = tree_leaves((args, kwargs))  # now: the network may take tensors out of a list
         with Observer(model, (args, kwargs), slots) as observer:
             out = model(*args, **kwargs)
             weights = [t for t in (*model.parameters(), *model.buffers()) if not is_lazy(t)]
             # A weight is itself or, in a function, the fake that was made of it.
-            fakes = convert(weights) if fake else []
+            faked = mode.fake(weights) if mode else []
             for call in observer.writers((out, given, args, kwargs)):
                 call.seen_outside = True
-            for call in observer.writers((weights, fakes)):
+            for call in observer.writers((weights, faked)):
                 call.on_weights = True
         return observer.calls
+
+
+def _copy(example: object, mode: Fakes | None) -> object:
+    """The example, fit for the run: a copy, because an in-place activation may change it."""
+    return tree_map_only(Tensor, lambda x: (mode.fake(x) if mode else x.detach()).clone(), example)
 
 
 def _seed(seed: int) -> None:
@@ -131,20 +171,18 @@ def _arguments(example: Any) -> tuple[tuple, dict[str, Any]]:
 
 
 @contextmanager
-def running(model: nn.Module, training: bool, fake: bool) -> Iterator[Any]:
-    """The conditions of a run. Gives the function that makes an example fit for it."""
+def running(model: nn.Module, training: bool, mode: Fakes | None) -> Iterator[None]:
+    """The conditions of a run."""
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
         stack.callback(RandomState().restore)
         if "torch._dynamo" in sys.modules:  # else nothing is compiled, and importing it takes long
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         model.train(training)
-        if fake:
+        if mode is not None:
             stack.enter_context(_quiet("torch._subclasses.fake_tensor"))  # it logs what we catch
-            yield stack.enter_context(Fakes()).fake
-        else:
-            # A copy, because an in-place activation may change it.
-            yield lambda example: tree_map_only(Tensor, lambda x: x.detach().clone(), example)
+            stack.enter_context(mode)
+        yield
 
 
 @contextmanager
