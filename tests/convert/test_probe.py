@@ -66,6 +66,15 @@ def test_converting_leaves_no_trace_in_tensors_random_state_and_attributes(by_va
     assert len(units(net)) == 1
 
 
+def test_converting_reads_no_weight_that_changes_by_being_read():
+    layer = nn.utils.parametrizations.spectral_norm(nn.Conv2d(3, 4, 3))
+    net = nn.Sequential(layer, nn.ReLU()).train()
+    before = copy.deepcopy(net.state_dict())
+    ts.convert(net)
+    assert len(units(net)) == 1
+    assert all(torch.equal(net.state_dict()[key], value) for key, value in before.items())
+
+
 class AuxiliaryHead(nn.Module):
     """In training mode, which it is not converted in, only 32x32 pixels will do."""
 
