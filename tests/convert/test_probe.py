@@ -93,6 +93,31 @@ def test_the_input_that_is_made_up_fits_training_mode_too():
     assert not ts.summary(net).left
 
 
+class ReadsItsHook(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.seen = nn.Linear(4, 4), {}
+        self.linear.register_forward_hook(self.see)
+
+    def see(self, module, args, output):
+        self.seen["linear"] = output
+
+    def forward(self, x):
+        self.linear(x)
+        return F.relu(self.seen["linear"])
+
+
+def test_an_error_of_a_network_with_hooks_says_that_they_were_off():
+    with pytest.raises(KeyError, match="linear") as error:
+        ts.convert(ReadsItsHook(), torch.ones(2, 4))
+    assert any("without its hooks" in note for note in error.value.__notes__)
+    with pytest.raises(ValueError, match=r"KeyError: 'linear'; .* without its hooks"):
+        ts.convert(ReadsItsHook())
+    with pytest.raises(RuntimeError) as other:
+        ts.convert(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), torch.ones(1, 7))
+    assert not hasattr(other.value, "__notes__")
+
+
 def test_bad_input_is_refused_and_changes_nothing():
     with pytest.raises(TypeError, match=r"must be a torch.nn.Module"):
         ts.convert(torch.relu)  # type: ignore[arg-type]

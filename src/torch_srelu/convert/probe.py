@@ -31,6 +31,8 @@ from .state import State
 # The attributes of a module that hold hooks.
 HOOKS = tuple(name for name in vars(nn.Module()) if name.endswith("hooks") or "_hooks_" in name)
 
+HOOKS_OFF = "convert runs the network without its hooks: what they store or change is not there"
+
 # Runs in training mode of a network with a loop: one that drops layers at random shows it in some.
 LOOP_RUNS = 8
 
@@ -77,7 +79,7 @@ def _try(model: nn.Module, example: object, fakes: Leftovers) -> Observed:
             return observed
         best = best or (candidate, observed)
     if best is None:
-        reason = f": {type(failure).__name__}: {failure}" if failure else ""
+        reason = f": {_in_words(failure)}" if failure else ""
         raise ValueError(
             f"cannot tell what input {type(model).__name__} takes{reason}\n"
             "Pass one as example=: a tensor, a tuple of positional or a dict of keyword arguments."
@@ -98,7 +100,7 @@ def _observe(model: nn.Module, example: object, fakes: Leftovers | None) -> Obse
                 calls += _run(model, example, fakes, training=True, seed=seed)
         return Observed(calls, None)
     except Exception as error:
-        return Observed(calls, f"{type(error).__name__}: {error}")
+        return Observed(calls, _in_words(error))
 
 
 def _run(
@@ -113,6 +115,11 @@ def _run(
         raise
     finally:
         fakes.clear()
+
+
+def _in_words(error: Exception) -> str:
+    notes = getattr(error, "__notes__", ())
+    return "; ".join([f"{type(error).__name__}: {error}", *notes])
 
 
 def _clear_frames(error: BaseException | None) -> None:
@@ -204,10 +211,15 @@ def untouched(model: nn.Module, values: bool) -> Iterator[None]:
         values: Whether the run computes with values, and so may change those of the network.
     """
     modules, state = list(model.modules()), State(model, values)
+    hooked = any(module._forward_hooks or module._forward_pre_hooks for module in modules)
     try:
         for module in modules:
             for name in HOOKS:
                 object.__setattr__(module, name, type(vars(module)[name])())
         yield
+    except Exception as error:
+        if hooked:
+            error.add_note(HOOKS_OFF)
+        raise
     finally:
         state.restore()
