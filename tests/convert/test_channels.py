@@ -72,6 +72,11 @@ LOST = {
     "one channel of an image": (IMAGES, lambda m, x: m.conv(x)[:, 0]),
     "one channel by select": (IMAGES, lambda m, x: m.conv(x).select(-3, 0)),
     "flattened images": (IMAGES, lambda m, x: m.conv(x).flatten(1)),
+    "lengths beside channels": (TOKENS, lambda m, x: torch.cat([m.v(x.mean(1)), x.mean(2)], 1)),
+    "channels as often as the batch is long": (
+        TOKENS,
+        lambda m, x: m.v(x[0]).repeat_interleave(x.shape[0], 1),
+    ),
     "by a function that is not seen": (IMAGES, lambda m, x: _scripted(m.conv(x))),
     "made in the forward pass": (NODES, lambda m, x: torch.ones(len(x), len(x)) - 2),
 }
@@ -114,6 +119,18 @@ KEPT = {
     "resized": (IMAGES, lambda m, x: F.interpolate(m.conv(x), scale_factor=2), (8, -3)),
     "padded": (IMAGES, lambda m, x: F.pad(m.conv(x), (1, 1, 1, 1)), (8, -3)),
     "concatenation": (IMAGES, lambda m, x: torch.cat([m.conv(x), m.norm(m.conv(x))], 1), (16, -3)),
+    "concatenation with the input": (
+        IMAGES,
+        lambda m, x: torch.cat([F.pad(m.conv(x), [1] * 4), x], -3),
+        (11, -3),
+    ),
+    "concatenation with a weight": (
+        ((12, 4), (12, 4)),
+        lambda m, x: torch.concat((m.v(x), m.weight.T), axis=1),
+        (10, -1),
+    ),
+    "concatenation of tokens": (TOKENS, lambda m, x: torch.cat([m.q(x), x], 1), (4, -1)),
+    "repeated tokens": (TOKENS, lambda m, x: m.v(x).repeat_interleave(3, 1), (6, -1)),
     "half of the channels": (IMAGES, lambda m, x: m.conv(x).chunk(2, 1)[1], (4, -3)),
     "slice of the channels": (IMAGES, lambda m, x: m.conv(x)[:, 2:5, None], (3, -4)),
     "first token": (TOKENS, lambda m, x: m.v(x)[:, 0], (6, -1)),

@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+from abc import ABCMeta
 
 import pytest
 import torch
@@ -55,6 +56,46 @@ def test_rewritten_methods_keep_closure_super_private_names_and_defaults():
     assert vars(type(net).forward)["scale"] == 3
     assert len(units(net)) == 1
     assert "self.relu_2(" in inspect.getsource(type(net).forward)
+
+
+class Named(Reused):
+    """Names its own class, in the ways that there are."""
+
+    @staticmethod
+    def helper(x):
+        return x - 0.1
+
+    def forward(self, x):
+        x = super(Named, self).forward(x)  # noqa: UP008
+        return F.relu(Named.helper(x)) if isinstance(self, Named) else x
+
+
+def test_a_rewritten_method_may_name_its_own_class():
+    net, x = Named(), torch.randn(3, 4)
+    before = net(x)
+    ts.convert(net, skip="relu")
+    assert len(units(net)) == 1
+    assert torch.equal(net(x), before)
+    assert torch.equal(pickle.loads(pickle.dumps(net))(x), before)
+
+
+def made_of_a_function(factor):
+    def forward(self, x):
+        return factor * F.relu(self.__linear(x))
+
+    def __init__(self):
+        nn.Module.__init__(self)
+        self.__linear = nn.Linear(4, 4)
+
+    return type("Made", (nn.Module,), {"__init__": __init__, "forward": forward})
+
+
+def test_a_method_may_be_written_outside_a_class():
+    net, x = made_of_a_function(10.0)(), torch.randn(3, 4)
+    before = net(x)
+    ts.convert(net)
+    assert len(units(net)) == 1
+    assert torch.equal(net(x), before)
 
 
 def test_copies_pickles_and_state_dicts_are_converted_too(tmp_path):
@@ -114,6 +155,37 @@ class Rectified(nn.Linear):
     def forward(self, x, deep=False):
         y = F.relu(super().forward(x))
         return F.relu(y - 0.1) if deep else y
+
+
+REGISTRY = {}
+
+
+class Registers(ABCMeta):
+    def __init__(cls, name, bases, namespace, **keywords):
+        super().__init__(name, bases, namespace)
+        REGISTRY["metaclass", name] = cls
+
+
+class Registered(Rectified, metaclass=Registers):
+    def __init_subclass__(cls, key):
+        super().__init_subclass__()
+        REGISTRY["subclass", key] = cls
+
+
+class Entry(Registered, key="entry"):
+    pass
+
+
+def test_a_rewritten_class_enters_no_registry():
+    net, x, before = Entry(4, 5), torch.randn(3, 4), dict(REGISTRY)
+    y = net(x)
+    ts.convert(net, x)
+    assert len(units(net)) == 1
+    assert torch.equal(net(x), y)
+    assert before == REGISTRY
+    assert isinstance(net, Entry)
+    assert not isinstance(Entry(4, 5), type(net))
+    assert type(net).__bases__ == (Entry,)
 
 
 class Deep(nn.Sequential):

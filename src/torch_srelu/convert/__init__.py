@@ -1,11 +1,12 @@
 """Any network, with SReLU where it had rectifiers, and the same outputs as before.
 
-A run on fake tensors (`probe`, from `inputs`) shows every activation that is called, be it a
-module, a function or a method of a tensor (`observer`), and where its channels are (`flow`, by the
-rules in `channels`). `plan` decides what becomes of each: an activation module that is called in
-one place is swapped for its unit, every other call is rewritten in the method that makes it
-(`rewrite`); what the run did not come to (`unreached`) and what torch computes past any unit
-(`fused`) is listed. Nothing changes before everything is decided.
+A run on fake tensors (`probe`, from `inputs`), of which nothing stays (`state`, `fakes`,
+`leftovers`), shows every activation that is called, be it a module, a function or a method of a
+tensor (`observer`), and where its channels are (`flow`, by the rules in `channels`). `plan` decides
+what becomes of each: an activation module that is called in one place is swapped for its unit,
+every other call is rewritten in the method that makes it (`rewrite`); what the run did not come to
+(`unreached`) and what torch computes past any unit (`fused`) is listed. Nothing changes before
+everything is decided.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ def convert(
 
     Raises:
         ValueError: The network has nothing to convert, or cannot be run without an example, or a
-            name fits no module. The network is as it was.
+            name fits no module; the network is as it was. Or it keeps tensors that it computes in
+            an object that is out of reach, where one without values is left now: the error says so.
 
     Example:
         >>> import torch

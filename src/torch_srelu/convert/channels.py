@@ -193,6 +193,17 @@ def _resized(step: Step) -> int | None:
     return _only(step.tag(t).dim for t in step.operands if t.dim() == rank)
 
 
+def _concatenated(step: Step) -> int | None:
+    """Along the channels, only of tensors that have nothing else there."""
+    rank, dim = step.out.dim(), _resized(step)
+    along = step.argument(1, "dim", step.kwargs.get("axis", 0)) % rank - rank
+    inputs = {"fixed", "input"} if rank != 3 and dim == 1 - rank else {"fixed"}  # by convention
+    tags = [step.tag(t) for t in step.operands]
+    if along == dim and not all(tag.dim == dim or tag.kind in inputs for tag in tags):
+        return None
+    return dim
+
+
 def _reshaped(step: Step) -> int | None:
     """Kept where as many numbers lie before and behind each channel as did."""
     (x, *_), out = step.operands, step.out.shape
@@ -294,18 +305,18 @@ _TABLE: dict[Callable[[Step], int | None], str] = {
     _einsum: "einsum",
     _aligned: """
         broadcast_to cumsum expand expand_as flip gumbel_softmax local_response_norm log_softmax
-        normalize repeat roll softmax softmin sort tril triu
+        normalize repeat repeat_interleave roll softmax softmin sort tril triu
     """,
     _resized: """
         adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d
-        adaptive_max_pool2d adaptive_max_pool3d avg_pool1d avg_pool2d avg_pool3d cat
-        channel_shuffle chunk concat concatenate constant_pad_nd fractional_max_pool2d
-        fractional_max_pool3d glu index_add index_copy index_select interpolate lp_pool1d lp_pool2d
-        max_pool1d max_pool2d max_pool3d max_pool1d_with_indices max_pool2d_with_indices
-        max_pool3d_with_indices max_unpool1d max_unpool2d max_unpool3d narrow pad pixel_shuffle
-        pixel_unshuffle repeat_interleave scatter scatter_add scatter_reduce split tensor_split topk
-        upsample
+        adaptive_max_pool2d adaptive_max_pool3d avg_pool1d avg_pool2d avg_pool3d channel_shuffle
+        chunk constant_pad_nd fractional_max_pool2d fractional_max_pool3d glu index_add index_copy
+        index_select interpolate lp_pool1d lp_pool2d max_pool1d max_pool2d max_pool3d
+        max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices max_unpool1d
+        max_unpool2d max_unpool3d narrow pad pixel_shuffle pixel_unshuffle scatter scatter_add
+        scatter_reduce split tensor_split topk upsample
     """,
+    _concatenated: "cat concat concatenate",
     _reshaped: "flatten ravel reshape reshape_as squeeze unflatten unsqueeze view view_as",
     _repeated: """
         H T adjoint amax amin linalg_vector_norm logsumexp mH mT mean median moveaxis movedim

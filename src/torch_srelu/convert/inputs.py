@@ -38,7 +38,7 @@ def _shapes(layer: nn.Module) -> list[tuple[int, ...]]:
     if isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):
         return [(BATCH, TOKENS)]
     if isinstance(layer, nn.modules.conv._ConvNd):
-        edges = layer.weight.dim() - 2
+        edges = len(layer.kernel_size)  # not of the weight, which may be computed
         return [(BATCH, layer.in_channels, *[size] * edges) for size in SIZES]
     if isinstance(layer, (nn.BatchNorm2d, nn.BatchNorm3d)):
         edges = 2 if isinstance(layer, nn.BatchNorm2d) else 3

@@ -102,6 +102,10 @@ class Observer(Flow):
         self.follow(func, args, kwargs, out)
         return out
 
+    def __exit__(self, *args) -> None:
+        super().__exit__(*args)
+        self._turns.clear()  # frames, and all tensors in them
+
     def writers(self, values: object) -> Iterator[Call]:
         """The in-place activations that have changed one of these tensors."""
         for x in tree_leaves(values):
@@ -121,6 +125,9 @@ class Observer(Flow):
             frame = _outside_plumbing(frame.f_back)
         place, problem = self._locate(frame, callee)
         slope = activation.slope
+        computed = slope is not None and id(slope) not in self._constants
+        if computed:
+            activation = replace(activation, slope=None)  # it ends with the run
         here = frame, frame.f_lasti, slot
         self._turns[here] += 1
         call = Call(
@@ -129,7 +136,7 @@ class Observer(Flow):
             place,
             where=_in_words(frame),
             problem=problem,
-            computed=slope is not None and id(slope) not in self._constants,
+            computed=computed,
             layout=self.layout(x),
             dtype=x.dtype,
             device=x.device,

@@ -7,10 +7,10 @@ network that needs values is run on the real example.
 from __future__ import annotations
 
 import copy
-import itertools
 import logging
 import random
 import sys
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -18,16 +18,20 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from ..replay import RandomState
 from . import inputs
+from .fakes import Fakes
+from .leftovers import Leftovers
 from .observer import Call, Observer, slots_of
+from .state import State
 
 # The attributes of a module that hold hooks.
 HOOKS = tuple(name for name in vars(nn.Module()) if name.endswith("hooks") or "_hooks_" in name)
+
+HOOKS_OFF = "convert runs the network without its hooks: what they store or change is not there"
 
 # Runs in training mode of a network with a loop: one that drops layers at random shows it in some.
 LOOP_RUNS = 8
@@ -47,19 +51,27 @@ def observe(model: nn.Module, example: object) -> Observed:
     Without an example, an input is made up from the first layer.
 
     Raises:
-        ValueError: The network cannot be run.
+        ValueError: The network cannot be run, or has kept tensors where they cannot be put back.
     """
+    fakes = Leftovers()
+    try:
+        return _try(model, example, fakes)
+    finally:
+        fakes.check(type(model).__name__)
+
+
+def _try(model: nn.Module, example: object, fakes: Leftovers) -> Observed:
     if example is not None:
         with suppress(Exception):
-            observed = _observe(model, example, fake=True)
+            observed = _observe(model, example, fakes)
             if not observed.failure:
                 return observed
-        return _observe(model, example, fake=False)  # it needs values; or fails for good
+        return _observe(model, example, None)  # it needs values; or fails for good
     best: tuple[object, Observed] | None = None
     failure: Exception | None = None
     for candidate in inputs.candidates(model):
         try:
-            observed = _observe(model, candidate, fake=True)
+            observed = _observe(model, candidate, fakes)
         except Exception as error:
             failure = error
             continue
@@ -67,51 +79,86 @@ def observe(model: nn.Module, example: object) -> Observed:
             return observed
         best = best or (candidate, observed)
     if best is None:
-        reason = f": {type(failure).__name__}: {failure}" if failure else ""
+        reason = f": {_in_words(failure)}" if failure else ""
         raise ValueError(
             f"cannot tell what input {type(model).__name__} takes{reason}\n"
             "Pass one as example=: a tensor, a tuple of positional or a dict of keyword arguments."
         ) from failure
     candidate, observed = best
     with suppress(Exception):
-        return _observe(model, candidate, fake=False)  # training mode may need values
+        return _observe(model, candidate, None)  # training mode may need values
     return observed
 
 
-def _observe(model: nn.Module, example: object, fake: bool) -> Observed:
-    calls = _run(model, example, fake, training=False)
+def _observe(model: nn.Module, example: object, fakes: Leftovers | None) -> Observed:
+    """The runs on one example: on fake tensors, or, without ``fakes``, with its values."""
+    calls = _run(model, example, fakes, training=False)
     try:
-        calls = calls + _run(model, example, fake, training=True)
+        calls = calls + _run(model, example, fakes, training=True)
         if any(call.turn for call in calls):
             for seed in range(1, LOOP_RUNS):
-                calls += _run(model, example, fake, training=True, seed=seed)
+                calls += _run(model, example, fakes, training=True, seed=seed)
         return Observed(calls, None)
     except Exception as error:
-        return Observed(calls, f"{type(error).__name__}: {error}")
+        return Observed(calls, _in_words(error))
 
 
 def _run(
-    model: nn.Module, example: object, fake: bool, training: bool, seed: int = 0
+    model: nn.Module, example: object, fakes: Leftovers | None, training: bool, seed: int = 0
 ) -> list[Call]:
-    with untouched(model, values=not fake), running(model, training, fake) as convert:
+    if fakes is None:
+        return _watch(model, example, None, training, seed)
+    try:
+        return _watch(model, example, Fakes(fakes.made), training, seed)
+    except Exception as error:
+        _clear_frames(error)
+        raise
+    finally:
+        fakes.clear()
+
+
+def _in_words(error: Exception) -> str:
+    notes = getattr(error, "__notes__", ())
+    return "; ".join([f"{type(error).__name__}: {error}", *notes])
+
+
+def _clear_frames(error: BaseException | None) -> None:
+    """Lets go of the local variables in a traceback, tensors among them, and keeps its lines."""
+    while error is not None:
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            with suppress(RuntimeError):  # one that still runs
+                frame.clear()
+            dict(frame.f_locals)  # until Python 3.12 a frame keeps a copy: brings it up to date
+        error = error.__cause__ or error.__context__
+
+
+def _watch(
+    model: nn.Module, example: object, mode: Fakes | None, training: bool, seed: int
+) -> list[Call]:
+    with untouched(model, values=mode is None), running(model, training, mode):
         _seed(seed)
         slots = {}
         for slot in slots_of(model):
             # A stand-in for each slot: one module may be in several, or be called past its slot.
             slot.parent._modules[slot.name] = stand_in = copy.copy(slot.module)
             slots[id(stand_in)] = slot
-        args, kwargs = _arguments(convert(example))
+        args, kwargs = _arguments(_copy(example, mode))
         given = tree_leaves((args, kwargs))  # now: the network may take tensors out of a list
         with Observer(model, (args, kwargs), slots) as observer:
             out = model(*args, **kwargs)
             weights = [t for t in (*model.parameters(), *model.buffers()) if not is_lazy(t)]
             # A weight is itself or, in a function, the fake that was made of it.
-            fakes = convert(weights) if fake else []
+            faked = mode.fake(weights) if mode else []
             for call in observer.writers((out, given, args, kwargs)):
                 call.seen_outside = True
-            for call in observer.writers((weights, fakes)):
+            for call in observer.writers((weights, faked)):
                 call.on_weights = True
         return observer.calls
+
+
+def _copy(example: object, mode: Fakes | None) -> object:
+    """The example, fit for the run: a copy, because an in-place activation may change it."""
+    return tree_map_only(Tensor, lambda x: (mode.fake(x) if mode else x.detach()).clone(), example)
 
 
 def _seed(seed: int) -> None:
@@ -131,21 +178,18 @@ def _arguments(example: Any) -> tuple[tuple, dict[str, Any]]:
 
 
 @contextmanager
-def running(model: nn.Module, training: bool, fake: bool) -> Iterator[Any]:
-    """The conditions of a run. Gives the function that makes an example fit for it."""
+def running(model: nn.Module, training: bool, mode: Fakes | None) -> Iterator[None]:
+    """The conditions of a run."""
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
         stack.callback(RandomState().restore)
         if "torch._dynamo" in sys.modules:  # else nothing is compiled, and importing it takes long
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         model.train(training)
-        if fake:
+        if mode is not None:
             stack.enter_context(_quiet("torch._subclasses.fake_tensor"))  # it logs what we catch
-            mode = stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
-            yield lambda example: tree_map_only(Tensor, mode.from_tensor, example)
-        else:
-            # A copy, because an in-place activation may change it.
-            yield lambda example: tree_map_only(Tensor, lambda x: x.detach().clone(), example)
+            stack.enter_context(mode)
+        yield
 
 
 @contextmanager
@@ -164,28 +208,18 @@ def untouched(model: nn.Module, values: bool) -> Iterator[None]:
 
     Args:
         model: The network.
-        values: Whether the run computes with values, and so may change buffers.
+        values: Whether the run computes with values, and so may change those of the network.
     """
-    modules = list(model.modules())
-    attributes = [dict(vars(m)) for m in modules]
-    contents = [[(d, dict(d)) for d in _contents(m)] for m in modules]
-    buffers = [(b, b.clone()) for b in model.buffers()] if values else []
+    modules, state = list(model.modules()), State(model, values)
+    hooked = any(module._forward_hooks or module._forward_pre_hooks for module in modules)
     try:
         for module in modules:
             for name in HOOKS:
                 object.__setattr__(module, name, type(vars(module)[name])())
         yield
+    except Exception as error:
+        if hooked:
+            error.add_note(HOOKS_OFF)
+        raise
     finally:
-        for module, saved in zip(modules, attributes, strict=True):
-            vars(module).clear()
-            vars(module).update(saved)
-        for current, before in itertools.chain.from_iterable(contents):
-            current.clear()
-            current.update(before)
-        with torch.no_grad():
-            for buffer, before in buffers:
-                buffer.copy_(before)
-
-
-def _contents(module: nn.Module) -> tuple[dict[str, Any], ...]:
-    return module._parameters, module._buffers, module._modules
+        state.restore()

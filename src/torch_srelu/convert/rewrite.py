@@ -13,6 +13,7 @@ import copy
 import functools
 import inspect
 import linecache
+from abc import ABCMeta
 from types import CodeType, FunctionType
 from typing import Any, Literal, NamedTuple
 
@@ -119,7 +120,8 @@ def new_source(function: FunctionType, edits: dict[Position, Edit]) -> str:
     """The text of ``function`` with the calls replaced.
 
     The wrapping function and class are never run. They make the compiler treat closure variables,
-    ``super()`` and private names as it did in the original.
+    ``super()`` and private names as it did in the original. Underscores before the name of a class
+    make no difference to private names, and two make that no method can mean this class by it.
     """
     definition = _parse(function)
     assert definition is not None, "call_at has read it before"
@@ -137,13 +139,18 @@ def new_source(function: FunctionType, edits: dict[Position, Edit]) -> str:
     ]
     after_docstring = 1 if ast.get_docstring(definition) is not None else 0
     definition.body[after_docstring:after_docstring] = loops
-    class_name = function.__qualname__.split(".")[-2] if "." in function.__qualname__ else "Module"
-    around = ast.parse(f"def enclosing():\n    class {class_name}: pass")
+    around = ast.parse(f"def enclosing():\n    class __{_class_name(function)}: pass")
     enclosing: Any = around.body[0]
     free = [name for name in function.__code__.co_freevars if name != "__class__"]
     enclosing.args.args = [ast.arg(name) for name in free]
     enclosing.body[0].body = [definition]
     return ast.unparse(ast.fix_missing_locations(around))
+
+
+def _class_name(function: FunctionType) -> str:
+    """The name of the class around ``function``; without one, a name that makes none private."""
+    around = function.__qualname__.split(".")[:-1]
+    return around[-1] if around and around[-1].isidentifier() else "_"
 
 
 def _compile(function: FunctionType, source: str) -> FunctionType:
@@ -185,8 +192,7 @@ def rewritten_class(module: nn.Module, edits: dict[str, dict[Position, Edit]]) -
         return new
     # Torch's class stays the topmost one: its properties compute the weights, and torch takes them
     # away again. A new one, because copies of the module that are not converted share the old one.
-    kind: Any = type(top)
-    return kind(top.__name__, (new,), dict(vars(top)))
+    return _derive(new, dict(vars(top)), top.__name__)
 
 
 def _is_parametrized(module: nn.Module) -> bool:
@@ -211,7 +217,26 @@ def _subclass(cls: type, sources: Sources) -> type:
         "__doc__": cls.__doc__,
         REWRITTEN: (cls, sources),
     }
-    return type(cls)(cls.__name__, (cls,), namespace)
+    return _derive(cls, namespace, cls.__name__)
+
+
+class _Unannounced:
+    """As the first base of a class, keeps the others from being told of it."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        pass
+
+
+def _derive(base: type, namespace: dict[str, Any], name: str) -> type:
+    """A subclass that nobody is told of: it must not take the place of ``base`` in a registry.
+
+    Neither ``__init_subclass__`` runs nor what the author of a metaclass has it do.
+    """
+    kind: Any = type(base)
+    create = ABCMeta.__new__ if issubclass(kind, ABCMeta) else type.__new__
+    new = create(kind, name, (_Unannounced, base), namespace)
+    new.__bases__ = (base,)
+    return new
 
 
 def _restore(cls: type, sources: Sources) -> nn.Module:

@@ -21,7 +21,9 @@ from torch.nn.modules.module import register_module_module_registration_hook
 from torch.utils.hooks import RemovableHandle
 
 from ..convert import inputs
+from ..convert.fakes import Fakes
 from ..convert.flow import Flow, Layout
+from ..convert.leftovers import Leftovers
 from ..convert.probe import running, untouched
 from ..module import LazySReLU
 
@@ -107,11 +109,15 @@ def _size_by_run(module: nn.Module, waiting: list[UnsizedSReLU]) -> None:
     """Runs ``module`` on shapes and sizes the units by what they get."""
     for candidate in inputs.candidates(module):
         seen: dict[UnsizedSReLU, Layout] = {}
+        left = Leftovers()
+        mode = Fakes(left.made)
         try:
-            with untouched(module, values=False), running(module, False, fake=True) as fake:
-                _watch_run(module, fake(candidate), waiting, seen)
+            with untouched(module, values=False), running(module, False, mode):
+                _watch_run(module, mode.fake(candidate), waiting, seen)
         except Exception:  # not an input of this module: the next one, or the next module around
             continue
+        finally:
+            left.clear()
         for unit, layout in seen.items():
             unit.take(layout)
         return

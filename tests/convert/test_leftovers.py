@@ -1,0 +1,158 @@
+"""A network that keeps what it computes goes on computing with values."""
+
+import copy
+import functools
+from collections import OrderedDict, deque
+
+import pytest
+import torch
+import torch.nn.functional as F
+from checking import units
+from torch import Tensor, nn
+
+import torch_srelu as ts
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+class Cache:
+    """An object that modules keep tensors in."""
+
+    shared: dict[int, Tensor] = {}  # noqa: RUF012, it is what the test is about
+
+    def __init__(self):
+        self.last = None
+        self.table = {}
+        self.inner = None
+
+
+TABLE: dict[int, Tensor] = {}
+PAIRS: dict[int, tuple[Tensor, Tensor]] = {}
+LOSSES: list[Tensor] = []
+SEEN: set[Tensor] = set()
+RECENT: deque[Tensor] = deque(maxlen=2)
+OBJECT = Cache()
+
+
+@functools.lru_cache(maxsize=4)
+def steps(n):
+    return torch.arange(n).float(), n
+
+
+@functools.cache
+def steps_for_ever(n):
+    return torch.arange(n).float()
+
+
+def _in_dict(table, n):
+    if n not in table:
+        table[n] = torch.arange(n).float()
+    return table[n]
+
+
+def _in_list(values, x):
+    values.append(x.mean())
+    return len(values)
+
+
+def _in_attribute(holder, n):
+    if holder.last is None:
+        holder.last = torch.arange(n).float()
+    return holder.last
+
+
+def _in_pair(n):
+    if n not in PAIRS:
+        PAIRS[n] = torch.arange(n).float(), torch.ones(n)
+    return sum(PAIRS[n])
+
+
+def _in_set(x):
+    SEEN.add(x)
+    return len(SEEN)
+
+
+def forget():
+    for cache in (TABLE, PAIRS, LOSSES, SEEN, RECENT, Cache.shared):
+        cache.clear()
+    steps.cache_clear()
+    steps_for_ever.cache_clear()
+
+
+WAYS = {
+    "a dict of the module": lambda m, x: _in_dict(m.table, x.shape[-1]),
+    "a dict in a list in a dict": lambda m, x: _in_dict(m.nested["all"][0], x.shape[-1]),
+    "a list of the module": lambda m, x: _in_list(m.losses, x),
+    "a dict of its own kind": lambda m, x: _in_dict(m.ordered, x.shape[-1]),
+    "an attribute of the module": lambda m, x: _in_attribute(m, x.shape[-1]),
+    "an attribute of an object of the module": lambda m, x: _in_attribute(m.cache, x.shape[-1]),
+    "a dict of an object of the module": lambda m, x: _in_dict(m.cache.table, x.shape[-1]),
+    "a dict of an object of an object": lambda m, x: _in_dict(m.cache.inner.table, x.shape[-1]),
+    "a dict of a class": lambda m, x: _in_dict(Cache.shared, x.shape[-1]),
+    "a global dict": lambda m, x: _in_dict(TABLE, x.shape[-1]),
+    "a global dict of tuples": lambda m, x: _in_pair(x.shape[-1]),
+    "a global list": lambda m, x: _in_list(LOSSES, x),
+    "a global set": lambda m, x: _in_set(x),
+    "a global queue": lambda m, x: _in_list(RECENT, x),
+    "lru_cache": lambda m, x: steps(x.shape[-1])[0],
+    "cache": lambda m, x: steps_for_ever(x.shape[-1]),
+}
+
+
+class Keeps(nn.Module):
+    def __init__(self, way):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.way = way
+        self.last = None
+        self.table, self.ordered, self.losses = {}, OrderedDict(), []
+        self.nested = {"all": [{}]}
+        self.cache = Cache()
+        self.cache.inner = Cache()
+
+    def forward(self, x):
+        return F.relu(self.linear(x) + self.way(self, x))
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_what_a_network_keeps_has_values(name):
+    net, x = Keeps(WAYS[name]).eval(), torch.randn(3, 4)
+    original = copy.deepcopy(net)
+    forget()
+    before = original(x)
+    forget()
+    ts.convert(net)
+    assert len(units(net)) == 1
+    y = net(x)
+    assert type(y) is Tensor
+    assert torch.equal(y, before)
+
+
+def test_what_containers_held_before_is_left_there():
+    held = torch.arange(4).float()
+    net = Keeps(lambda m, x: _in_list(LOSSES, x) + _in_dict(TABLE, x.shape[-1]))
+    LOSSES[:], TABLE[4] = [held], held
+    ts.convert(net)
+    assert [id(x) for x in LOSSES] == [id(held)]
+    assert TABLE[4] is held
+
+
+def test_what_cannot_be_put_back_is_told():
+    net = Keeps(lambda m, x: _in_attribute(OBJECT, x.shape[-1]))
+    with pytest.raises(ValueError, match=r"left in an attribute or a variable of Cache, which"):
+        ts.convert(net)
+    assert not units(net)
+    OBJECT.last = None
+    assert type(net(torch.ones(2, 4))) is Tensor
+
+
+def test_what_a_run_with_values_overwrites_is_no_problem():
+    def remember(m, x):
+        OBJECT.last = x
+        return x.sum().item()
+
+    net, x = Keeps(remember), torch.randn(2, 4)
+    ts.convert(net, x)
+    assert len(units(net)) == 1
+    assert type(OBJECT.last) is Tensor
+    OBJECT.last = None
