@@ -57,6 +57,7 @@ class Measurement:
         random = RandomState(self._loader)
         with contextlib.ExitStack() as stack:
             stack.callback(random.restore)
+            _share_buffers(self._model)
             stack.enter_context(_evaluating(self._model))
             for module in sharded_modules(self._model):
                 stack.callback(module.reshard)  # a forward pass leaves some parameters gathered
@@ -165,6 +166,19 @@ def unwrap(model: nn.Module) -> nn.Module:
             model = inner
         else:
             return model
+
+
+def _share_buffers(model: nn.Module) -> None:
+    """Gives every process the buffers of the first, if DistributedDataParallel does so.
+
+    It does before each forward pass of training, so until then the processes have running
+    statistics of their own, and none of these networks but the first is the one that is saved.
+    """
+    model = getattr(model, "_orig_mod", model)
+    if isinstance(model, DistributedDataParallel) and model.broadcast_buffers:
+        for name, buffer in model.module.named_buffers():
+            if name not in model.parameters_to_ignore:
+                dist.broadcast(buffer, group=model.process_group, group_src=0)
 
 
 def process_group(model: nn.Module) -> dist.ProcessGroup | None:
