@@ -14,13 +14,14 @@ from torch import nn
 from torch.optim import Optimizer
 
 from ..adapt import AdaptiveInit
-from ..measure import Forward, call
+from ..measure import call
 from ..optim import srelu_parameters
 from ..replay import Compound
 from .groups import split
+from .schedule import AdaptAfter
 
 
-class AdaptiveInitCallback(pl.Callback):
+class AdaptiveInitCallback(AdaptAfter, pl.Callback):
     """Trains with SReLU frozen, sets ``t_r`` from the training data at an epoch, then lets go.
 
     It takes the SReLU parameters out of the weight decay of the optimizer, whatever
@@ -31,17 +32,7 @@ class AdaptiveInitCallback(pl.Callback):
     the precision plugin and the batch transfer hooks, of all loaders together, and as many batches
     as the Trainer takes.
 
-    Args:
-        epoch: The number of frozen epochs; `torch_srelu.AdaptiveInit.adapt` comes after them.
-        quantile: As in `torch_srelu.AdaptiveInit`.
-        scope: As in `torch_srelu.AdaptiveInit`.
-        forward: ``forward(module, batch)`` runs the network on a batch of the training data;
-            needed where ``module(batch[0])``, or ``module(**batch)`` of a dict, does not, and where
-            the batches of several loaders come together.
-
-    Attributes:
-        init: The `torch_srelu.AdaptiveInit` of the running fit; its ``summary()`` tells what was
-            set.
+    Its arguments, and ``init``, are those of `torch_srelu.integrations.schedule.AdaptAfter`.
 
     Example:
         >>> from lightning.pytorch import Trainer
@@ -49,19 +40,7 @@ class AdaptiveInitCallback(pl.Callback):
         >>> trainer = Trainer(callbacks=AdaptiveInitCallback(epoch=5), logger=False)
     """
 
-    def __init__(
-        self,
-        epoch: int,
-        *,
-        quantile: float = 0.9,
-        scope: str = "channel",
-        forward: Forward | None = None,
-    ) -> None:
-        if epoch < 0:
-            raise ValueError(f"epoch must be the number of frozen epochs, 0 or more, got {epoch}")
-        self.epoch, self.quantile, self.scope, self.forward = epoch, quantile, scope, forward
-        self.init: AdaptiveInit | None = None
-        self._loaded: dict[str, Any] | None = None
+    _loaded: dict[str, Any] | None = None  # the state in a checkpoint, until training starts
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         optimizer = _optimizer(trainer, pl_module)
@@ -99,6 +78,9 @@ class AdaptiveInitCallback(pl.Callback):
                 return run(network, batch)
 
         self.init.adapt(_TrainingEpoch(trainer), forward)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.warn_if_frozen()
 
     def state_dict(self) -> dict[str, Any]:
         return self.init.state_dict() if self.init else {}
