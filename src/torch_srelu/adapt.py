@@ -140,6 +140,11 @@ class AdaptiveInit:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes up the phase of a saved run: frozen before `adapt`, free after it."""
+        missing = [name for name in self.state_dict() if name not in state]
+        if missing:
+            raise ValueError(
+                f"the state lacks {', '.join(missing)}: give what AdaptiveInit.state_dict() gave"
+            )
         for name in ("quantile", "scope"):
             if state[name] != getattr(self, name):
                 raise ValueError(

@@ -179,7 +179,10 @@ def check(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: in
     if channels == 1:
         return  # one value for all channels: any rank, any dim
     if rank == 0:
-        raise ValueError(f"x is a scalar, so it has no dim={dim} for {channels} channels")
+        raise ValueError(
+            f"x is a scalar, so it has no dim={dim} for {channels} channels; "
+            "SReLU(1), parameters of length 1, takes it"
+        )
     if not -rank <= dim < rank:
         raise ValueError(
             f"dim={dim} does not exist in x of shape {tuple(x.shape)}; "
