@@ -11,10 +11,11 @@ from typing import Any
 
 import lightning.pytorch as pl
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from ..adapt import AdaptiveInit
-from ..measure import call
+from ..measure import call, unwrap
 from ..optim import srelu_parameters
 from ..replay import Compound
 from .groups import split
@@ -49,12 +50,15 @@ class AdaptiveInitCallback(AdaptAfter, pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         state, self._loaded = self._loaded, None
-        if not state and self.init is not None and self.init.model is pl_module:
+        if not state and self.init is not None and unwrap(self.init.model) is pl_module:
             state = self.init.state_dict()  # of the fit before
         if self.forward is None and not (state and state["result"]):
             _check_single_loader(trainer)
         optimizer = _optimizer(trainer, pl_module)
-        self.init = AdaptiveInit(pl_module, optimizer, self.quantile, self.scope)
+        # The wrapper of DDP, for it tells whether the processes share their running statistics.
+        wrapper = trainer.model
+        model = wrapper if isinstance(wrapper, DistributedDataParallel) else pl_module
+        self.init = AdaptiveInit(model, optimizer, self.quantile, self.scope)
         if state:
             self.init.load_state_dict(state)
 
