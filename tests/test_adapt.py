@@ -186,6 +186,8 @@ def test_state_of_another_setting_is_refused():
     with pytest.raises(ValueError, match="units 1, 4, 8, this model has 0"):
         AdaptiveInit(other, sgd(other)).load_state_dict(init.state_dict())
     frozen = AdaptiveInit(other, sgd(other))
+    with pytest.raises(ValueError, match=r"lacks quantile, scope, result.*state_dict\(\) gave"):
+        frozen.load_state_dict({"repeated": 0})
     assert frozen.state_dict()["result"] == ""
 
 

@@ -79,7 +79,7 @@ def test_two_processes(tmp_path):
 def _everything(rank, group):
     # One pair of processes for all: starting them takes longer than the tests.
     for test in (
-        ddp, uneven_shares, error_on_one_side, fsdp, fsdp_without_data,
+        ddp, running_statistics, uneven_shares, error_on_one_side, fsdp, fsdp_without_data,
         fsdp_with_a_loader_that_fails, two_sharded_models, padding, sharded_optimizer,
     ):  # fmt: skip
         test(rank)
@@ -108,6 +108,33 @@ def ddp(rank):
             p, alone.get_parameter(name)
         )  # gradients are averaged, not summed
     assert not torch.equal(model.module.get_parameter("1.t_r").detach(), expected["1"])
+
+
+def running_statistics(rank):
+    """All processes measure the network of the first, which is the one that is saved."""
+    x, y = data()
+    x = x + 4 * (torch.arange(64) % 2)[:, None]  # the processes see unlike data
+    share = x[rank::2]
+    for options in ({}, {"broadcast_buffers": False}):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), SReLU(6), nn.Linear(6, 3))
+        model = DistributedDataParallel(net, **options)
+        optimizer = optimizer_of(model)
+        init = AdaptiveInit(model, optimizer)
+        for _ in range(2):
+            step(model, optimizer, share, y[rank::2])
+        states = [{}, {}]
+        dist.all_gather_object(states, net.state_dict())
+        inputs = []
+        for r in range(2):
+            net.load_state_dict(states[r if options else 0])
+            with torch.no_grad():
+                inputs += [net.eval()[:2](part) for part in x[r::2].split(8)]
+        net.train().load_state_dict(states[rank])
+        assert not torch.equal(states[0]["1.running_mean"], states[1]["1.running_mean"])
+        init.adapt(list(share.split(8)))
+        values = torch.cat(inputs).sort(0).values
+        assert torch.equal(net[2].t_r.detach(), values[-(-9 * len(values) // 10) - 1])
 
 
 def uneven_shares(rank):

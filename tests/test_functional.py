@@ -32,7 +32,7 @@ BAD = {
     "channels": ((X, p(7), p(7), p(7), p(7), 1), ValueError, r"3 channels in dim=1 .*for 7"),
     "dim too large": ((X, p(), p(), p(), p(), 3), ValueError, r"dim=3 does not.*-3 <= dim < 3"),
     "dim too small": ((X, p(), p(), p(), p(), -4), ValueError, "dim=-4 does not exist"),
-    "no dim": ((torch.tensor(1.0), p(), p(), p(), p(), 0), ValueError, "x is a scalar"),
+    "no dim": ((torch.tensor(1.0), p(), p(), p(), p(), 0), ValueError, "x is a scalar.*SReLU.1."),
     "no int": ((X, p(), p(), p(), p(), 1.0), TypeError, "dim must be an int, got float"),
 }
 
@@ -44,6 +44,24 @@ def test_bad_input(name: str, backend: str | None) -> None:
     chosen = torch_srelu.use_backend(backend) if backend else contextlib.nullcontext()
     with chosen, pytest.raises(error, match=message):
         torch_srelu.srelu(*arguments)
+
+
+@pytest.mark.parametrize("layout", [torch.jagged, torch.strided])
+@pytest.mark.parametrize("backend", [None, "reference"])
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+def test_nested_tensors_are_refused_with_what_to_do(layout, backend: str | None) -> None:
+    act = SReLU(3, dim=-1)
+    parts = [torch.randn(4, 3), torch.randn(2, 3)]
+    x = torch.nested.nested_tensor(parts, layout=layout)
+    chosen = torch_srelu.use_backend(backend) if backend else contextlib.nullcontext()
+    with chosen, pytest.raises(TypeError, match=r"nested.*x\.values\(\).*x\.unbind\(\)"):
+        act(x)
+    if layout is torch.jagged:  # as it says
+        y = torch.nested.nested_tensor_from_jagged(act(x.values()), x.offsets()).unbind()
+    else:
+        y = [act(part) for part in x.unbind()]
+    for part, expected in zip(y, map(act, parts), strict=True):
+        assert torch.equal(part, expected)
 
 
 def test_bad_input_under_compile() -> None:

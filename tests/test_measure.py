@@ -206,9 +206,21 @@ def bad_data():
         "generator": (chain, (x for x in [good]), TypeError, "give a DataLoader"),
         "empty batches": (chain, [good[:0]], ValueError, "input of 0.0: no values"),
         "idle unit": (Idle(), [good], ValueError, "input of idle: no values.*evaluation mode"),
-        "nan": (chain, [good, poisoned], ValueError, "input of 0.0: NaN or infinity"),
+        "nan": (chain, [good, poisoned], ValueError, "input of 0.0: NaN or infinity.*diverged"),
         "inf": (chain, [endless], ValueError, "input of 0.0: NaN or infinity"),
         "late nan": (nn.Sequential(chain[1], SReLU(2)), [poisoned], ValueError, "input of 1: NaN"),
+        "channels": (
+            nn.Sequential(nn.Linear(2, 3), SReLU(2)),
+            [good],
+            ValueError,
+            r"input of 1: expected 2 channels in dim=1.*\(6, 3\)",
+        ),
+        "wide": (
+            nn.Sequential(SReLU(2)),
+            [good, good.double()],
+            TypeError,
+            "input of 0: .*float64.*convert",
+        ),
         "broken": (nn.Sequential(SReLU(2), Broken()), [good], ZeroDivisionError, "broken"),
     }
 

@@ -128,6 +128,7 @@ def test_lazy_loads_a_state_dict_before_its_first_input() -> None:
 
 def test_lazy_needs_its_dim() -> None:
     with pytest.raises(
-        ValueError, match=r"dim=1 does not exist in the first input, of shape \(3,\)"
+        ValueError,
+        match=r"dim=1 does not exist in the first input, of shape \(3,\).*LazySReLU\(dim=-1\)",
     ):
         LazySReLU()(torch.randn(3))

@@ -85,6 +85,14 @@ def test_parameters_behind_a_parametrization_or_pruning_are_not_decayed():
     assert {id(p) for p in unit.parameters()} <= {id(p) for p in apart}
 
 
+def test_learning_rates_are_numbers():
+    model = net()
+    own = [{"params": model[0].parameters(), "lr": None}]
+    for options in ({"lr": "a"}, {"lr": 0.1, "lr_scale": "a"}, {"lr": 0.1, "groups": own}):
+        with pytest.raises(TypeError, match=r"must be a number.*got (str|NoneType)"):
+            param_groups(model, **options)
+
+
 def test_groups_hold_parameters():
     model = net()
     with pytest.raises(ValueError, match='must have "params"'):

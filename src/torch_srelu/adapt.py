@@ -96,7 +96,9 @@ class AdaptiveInit:
         is; afterwards all random generators are as they were, and training goes on as if `adapt`
         had drawn none. ``t_r`` is set where ``a_r`` is 1: there it changes no output, elsewhere it
         would. Where several processes train together, all must call `adapt`, each with its share of
-        the data, which may differ in length. After an error everything is as before.
+        the data, which may differ in length; buffers, such as running statistics, become those of
+        the first process where DistributedDataParallel would see to that in the next forward pass.
+        After an error all else is as before.
 
         Memory: at most 128 MB besides one batch in eval mode, for networks of up to 65,536
         channels; where there are no kernels (`backends`), also six times the input of one unit.
@@ -138,6 +140,11 @@ class AdaptiveInit:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes up the phase of a saved run: frozen before `adapt`, free after it."""
+        missing = [name for name in self.state_dict() if name not in state]
+        if missing:
+            raise ValueError(
+                f"the state lacks {', '.join(missing)}: give what AdaptiveInit.state_dict() gave"
+            )
         for name in ("quantile", "scope"):
             if state[name] != getattr(self, name):
                 raise ValueError(

@@ -58,7 +58,11 @@ def srelu(
     quick = cpp.compiled if learns and not torch.compiler.is_compiling() else None
     if quick is not None and backends.forced is None:
         recomputed = memory.active()
-        y = quick.srelu(x, t_r, a_r, t_l, a_l, dim, bias, recomputed)
+        try:
+            y = quick.srelu(x, t_r, a_r, t_l, a_l, dim, bias, recomputed)
+        except RuntimeError:
+            _refuse_nested(x)
+            raise
         if y is None and recomputed:
             y = memory.noted(quick.srelu, x, t_r, a_r, t_l, a_l, dim, bias)
         if y is not None:
@@ -129,7 +133,8 @@ def _fits(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: in
     try:
         device, shape = x.device, t_r.shape
         return (
-            x.dtype in DTYPES
+            not x.is_nested
+            and x.dtype in DTYPES
             and t_r.dtype in DTYPES
             and a_r.dtype in DTYPES
             and t_l.dtype in DTYPES
@@ -148,6 +153,7 @@ def check(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: in
     """Raises TypeError or ValueError, before anything is computed, if the arguments do not fit."""
     if not isinstance(x, Tensor):
         raise TypeError(f"x must be a tensor, got {type(x).__name__}")
+    _refuse_nested(x)
     if x.dtype not in DTYPES:
         raise TypeError(
             f"x must be float64, float32, bfloat16 or float16, got {x.dtype}; convert it first"
@@ -173,7 +179,10 @@ def check(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: in
     if channels == 1:
         return  # one value for all channels: any rank, any dim
     if rank == 0:
-        raise ValueError(f"x is a scalar, so it has no dim={dim} for {channels} channels")
+        raise ValueError(
+            f"x is a scalar, so it has no dim={dim} for {channels} channels; "
+            "SReLU(1), parameters of length 1, takes it"
+        )
     if not -rank <= dim < rank:
         raise ValueError(
             f"dim={dim} does not exist in x of shape {tuple(x.shape)}; "
@@ -184,6 +193,15 @@ def check(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: in
             f"x has {x.shape[dim]} channels in dim={dim} (shape {tuple(x.shape)}) "
             f"but the parameters are for {channels}"
             + ("; for channels in the last dim, pass dim=-1" if x.shape[-1] == channels else "")
+        )
+
+
+def _refuse_nested(x: Tensor) -> None:
+    if x.is_nested:
+        raise TypeError(
+            "x is a nested tensor: give SReLU what it holds. If its layout is torch.jagged, that "
+            "is x.values(), and torch.nested.nested_tensor_from_jagged(y, x.offsets()) puts the "
+            "result together; else each of x.unbind()"
         )
 
 

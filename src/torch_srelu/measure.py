@@ -48,7 +48,7 @@ class Measurement:
     ) -> None:
         self._model, self._searches, self._loader = model, searches, loader
         self._forward, self._group = forward, group
-        self._search_of = {unit: searches[name] for name in units for unit in units[name]}
+        self._name_of = {unit: name for name in units for unit in units[name]}
         self._device = device_of(next(model.parameters()))
         self._look: Look | None = None
 
@@ -57,11 +57,12 @@ class Measurement:
         random = RandomState(self._loader)
         with contextlib.ExitStack() as stack:
             stack.callback(random.restore)
+            _share_buffers(self._model)
             stack.enter_context(_evaluating(self._model))
             for module in sharded_modules(self._model):
                 stack.callback(module.reshard)  # a forward pass leaves some parameters gathered
             stack.enter_context(_eager())
-            for unit in self._search_of:
+            for unit in self._name_of:
                 hook = unit.register_forward_pre_hook(self._observe, with_kwargs=True)
                 stack.callback(hook.remove)
             for number in itertools.count(1):
@@ -104,7 +105,9 @@ class Measurement:
     def _observe(self, unit: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         assert isinstance(unit, SReLU)
         if self._look is not None:
-            self._look(self._search_of[unit], args[0] if args else kwargs["x"], unit.dim)
+            name = self._name_of[unit]
+            with _named(name):
+                self._look(self._searches[name], args[0] if args else kwargs["x"], unit.dim)
 
     # ---- batches, and the other processes ----
 
@@ -165,6 +168,19 @@ def unwrap(model: nn.Module) -> nn.Module:
             model = inner
         else:
             return model
+
+
+def _share_buffers(model: nn.Module) -> None:
+    """Gives every process the buffers of the first, if DistributedDataParallel does so.
+
+    It does before each forward pass of training, so until then the processes have running
+    statistics of their own, and none of these networks but the first is the one that is saved.
+    """
+    model = getattr(model, "_orig_mod", model)
+    if isinstance(model, DistributedDataParallel) and model.broadcast_buffers:
+        for name, buffer in model.module.named_buffers():
+            if name not in model.parameters_to_ignore:
+                dist.broadcast(buffer, group=model.process_group, group_src=0)
 
 
 def process_group(model: nn.Module) -> dist.ProcessGroup | None:
@@ -247,7 +263,7 @@ def _named(unit: str) -> Iterator[None]:
             "call that unit in evaluation mode, like a head that is there for training alone: "
             "leave it as it was (convert has skip), or call it in the forward that adapt is given"
         ) from None
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise type(error)(f"the input of {unit}: {error}") from None
     except ChangedStreamError as error:
         raise ChangedStreamError(

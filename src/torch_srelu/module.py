@@ -172,7 +172,7 @@ class LazySReLU(LazyModuleMixin, SReLU):  # type: ignore[misc]
         if not -x.dim() <= self.dim < x.dim():
             raise ValueError(
                 f"dim={self.dim} does not exist in the first input, of shape {tuple(x.shape)}: "
-                "LazySReLU cannot tell the number of channels"
+                "give the one that holds the channels, such as LazySReLU(dim=-1) for the last"
             )
         self.num_channels = x.shape[self.dim]
         for name in NAMES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from numbers import Real
 from typing import Any
 
 from torch import Tensor, nn
@@ -61,6 +62,7 @@ def param_groups(
         raise TypeError(
             f"model must be a torch.nn.Module, got {type(model).__name__}: pass the network itself"
         )
+    _check_number("lr_scale", lr_scale)
     ours = set(srelu_parameters(model).values())
     given = [{**group, "params": _as_list(group.get("params"))} for group in groups]
     named = [p for group in given for p in group["params"]]
@@ -74,10 +76,18 @@ def param_groups(
     plain, srelu = [], []
     for group in (*given, rest):
         options = {"lr": lr, "weight_decay": weight_decay, **group}
+        _check_number("lr", options["lr"])
         scaled = {**options, "lr": options["lr"] * lr_scale, "weight_decay": 0.0}
         plain.append({**options, "params": [p for p in group["params"] if p not in ours]})
         srelu.append({**scaled, "params": [p for p in group["params"] if p in ours]})
     return [group for group in (*plain, *srelu) if group["params"]]
+
+
+def _check_number(name: str, value: object) -> None:
+    if not isinstance(value, (Real, Tensor)):
+        raise TypeError(
+            f"{name} must be a number, or a tensor of one, got {type(value).__name__}: pass a float"
+        )
 
 
 def _as_list(params: Tensor | Iterable[Tensor] | None) -> list[Tensor]:

@@ -189,7 +189,10 @@ class QuantileSearch:
         if self._dtype == torch.float64:
             x = x.double()
         elif x.dtype == torch.float64:
-            raise TypeError("the stream began with narrower numbers and now holds float64")
+            raise TypeError(
+                "the stream began with narrower numbers and now holds float64: convert all of it "
+                "to one dtype"
+            )
         self._note_empty_bits(x)
         self._count += view.outer * view.inner
         if x.numel() == 0:
@@ -335,7 +338,9 @@ class QuantileSearch:
             bad = (~from_keys(table, self._dtype).isfinite()).nonzero().flatten().tolist()
             if bad:
                 raise NotFiniteError(
-                    f"NaN or infinity in {counted(len(bad), 'channel')}, the first is {bad[0]}"
+                    f"NaN or infinity in {counted(len(bad), 'channel')}, the first is {bad[0]}: "
+                    "take such values out of the data, or, if the network makes them, go back to "
+                    "before it diverged"
                 )
 
     def _note_empty_bits(self, x: Tensor) -> None:
@@ -351,7 +356,8 @@ class QuantileSearch:
         channels = self._lo.shape[1]
         if channels != 1 and not (-x.dim() <= dim < x.dim() and x.shape[dim] == channels):
             raise ValueError(
-                f"expected {channels} channels in dim={dim}, got a batch of shape {tuple(x.shape)}"
+                f"expected {channels} channels in dim={dim}, got a batch of shape "
+                f"{tuple(x.shape)}: correct the number of channels, or dim"
             )
         x = layout.densify(x.detach())
         view = layout.view(x, channels, dim)

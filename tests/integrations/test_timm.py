@@ -41,6 +41,17 @@ def test_units_have_their_size_when_the_network_is_built(name):
     assert all(p.grad is not None for unit in units for p in unit.parameters())
 
 
+class Around(nn.Module):
+    """Builds a block, as networks do."""
+
+    def __init__(self, block):
+        super().__init__()
+        self.block = block()
+
+    def forward(self, x):
+        return self.block(x)
+
+
 class Block(nn.Module):
     """Builds its activation after the layer that comes behind it."""
 
@@ -78,6 +89,33 @@ def test_a_module_that_cannot_be_run_alone_goes_by_the_layer_before():
     assert repr(TwoInputs().act) == "SReLU(8, dim=1)"  # the network itself: nobody takes it in
 
 
+class MixedHeads(nn.Module):
+    """Attention with a convolution over its heads, as in EfficientFormerV2.
+
+    It takes images of one size alone, and that is no usual one.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.values = nn.Sequential(nn.Conv2d(3, 8, 1))
+        self.bias = nn.Parameter(torch.zeros(49))
+        self.mix = nn.Conv2d(2, 2, 1)
+        self.act = SReLULayer()
+        self.out = nn.Sequential(nn.Conv2d(8, 3, 1))
+
+    def forward(self, x):
+        values = (self.values(x).flatten(2) + self.bias).unflatten(1, (2, 4))  # (N, heads, 4, 49)
+        scores = self.mix(values.mT @ values)
+        return self.out(self.act((values @ scores).flatten(1, 2).unflatten(2, (7, 7))))
+
+
+def test_a_layer_before_that_does_not_fit_the_layer_behind_feeds_something_else():
+    net = Around(MixedHeads)
+    assert isinstance(net.block.act, ts.LazySReLU)
+    net(torch.randn(2, 3, 7, 7))
+    assert repr(net.block.act) == "SReLU(8, dim=1)"
+
+
 class CalledTwice(nn.Module):
     """One activation behind layers of different sizes, as in a Res2Net."""
 
@@ -89,19 +127,8 @@ class CalledTwice(nn.Module):
         return self.act(self.second(self.act(self.first(x))))
 
 
-class Around(nn.Module):
-    """Builds a block, as networks do."""
-
-    def __init__(self):
-        super().__init__()
-        self.block = CalledTwice()
-
-    def forward(self, x):
-        return self.block(x)
-
-
 def test_a_unit_that_is_called_on_several_sizes_is_shared():
-    net = Around()
+    net = Around(CalledTwice)
     assert net.block.act.num_channels == 1
     assert net(torch.randn(2, 3, 4, 4)).shape == (2, 16, 4, 4)
 

@@ -11,16 +11,18 @@ from typing import Any
 
 import lightning.pytorch as pl
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from ..adapt import AdaptiveInit
-from ..measure import Forward, call
+from ..measure import call, unwrap
 from ..optim import srelu_parameters
 from ..replay import Compound
 from .groups import split
+from .schedule import AdaptAfter
 
 
-class AdaptiveInitCallback(pl.Callback):
+class AdaptiveInitCallback(AdaptAfter, pl.Callback):
     """Trains with SReLU frozen, sets ``t_r`` from the training data at an epoch, then lets go.
 
     It takes the SReLU parameters out of the weight decay of the optimizer, whatever
@@ -31,17 +33,7 @@ class AdaptiveInitCallback(pl.Callback):
     the precision plugin and the batch transfer hooks, of all loaders together, and as many batches
     as the Trainer takes.
 
-    Args:
-        epoch: The number of frozen epochs; `torch_srelu.AdaptiveInit.adapt` comes after them.
-        quantile: As in `torch_srelu.AdaptiveInit`.
-        scope: As in `torch_srelu.AdaptiveInit`.
-        forward: ``forward(module, batch)`` runs the network on a batch of the training data;
-            needed where ``module(batch[0])``, or ``module(**batch)`` of a dict, does not, and where
-            the batches of several loaders come together.
-
-    Attributes:
-        init: The `torch_srelu.AdaptiveInit` of the running fit; its ``summary()`` tells what was
-            set.
+    Its arguments, and ``init``, are those of `torch_srelu.integrations.schedule.AdaptAfter`.
 
     Example:
         >>> from lightning.pytorch import Trainer
@@ -49,19 +41,7 @@ class AdaptiveInitCallback(pl.Callback):
         >>> trainer = Trainer(callbacks=AdaptiveInitCallback(epoch=5), logger=False)
     """
 
-    def __init__(
-        self,
-        epoch: int,
-        *,
-        quantile: float = 0.9,
-        scope: str = "channel",
-        forward: Forward | None = None,
-    ) -> None:
-        if epoch < 0:
-            raise ValueError(f"epoch must be the number of frozen epochs, 0 or more, got {epoch}")
-        self.epoch, self.quantile, self.scope, self.forward = epoch, quantile, scope, forward
-        self.init: AdaptiveInit | None = None
-        self._loaded: dict[str, Any] | None = None
+    _loaded: dict[str, Any] | None = None  # the state in a checkpoint, until training starts
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         optimizer = _optimizer(trainer, pl_module)
@@ -70,12 +50,15 @@ class AdaptiveInitCallback(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         state, self._loaded = self._loaded, None
-        if not state and self.init is not None and self.init.model is pl_module:
+        if not state and self.init is not None and unwrap(self.init.model) is pl_module:
             state = self.init.state_dict()  # of the fit before
         if self.forward is None and not (state and state["result"]):
             _check_single_loader(trainer)
         optimizer = _optimizer(trainer, pl_module)
-        self.init = AdaptiveInit(pl_module, optimizer, self.quantile, self.scope)
+        # The wrapper of DDP, for it tells whether the processes share their running statistics.
+        wrapper = trainer.model
+        model = wrapper if isinstance(wrapper, DistributedDataParallel) else pl_module
+        self.init = AdaptiveInit(model, optimizer, self.quantile, self.scope)
         if state:
             self.init.load_state_dict(state)
 
@@ -99,6 +82,9 @@ class AdaptiveInitCallback(pl.Callback):
                 return run(network, batch)
 
         self.init.adapt(_TrainingEpoch(trainer), forward)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        self.warn_if_frozen()
 
     def state_dict(self) -> dict[str, Any]:
         return self.init.state_dict() if self.init else {}

@@ -13,7 +13,6 @@ import inspect
 import sys
 import weakref
 from types import FrameType
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -159,17 +158,23 @@ def _size_by_neighbour(unit: UnsizedSReLU, parent: nn.Module) -> None:
     """Sizes a unit by the convolution or norm that was put into the same module just before it.
 
     Such layers are built in the order in which they run. Linear layers often are not: the two of a
-    transformer's block come first, then the activation between them.
+    transformer's block come first, then the activation between them. Where the next convolution or
+    norm takes another number of channels, something else feeds the unit, such as attention of
+    which the layer before mixes the heads: it stays lazy.
     """
-    before: Any = None
-    for child in parent.children():
-        if child is unit:
-            break
-        if not isinstance(child, nn.Identity):  # what is switched off
-            before = child
-    if not unit.beside:
+    children = [c for c in parent.children() if not isinstance(c, nn.Identity)]  # switched off
+    place = children.index(unit) if unit in children else len(children)  # it is about to be put in
+    if not unit.beside or place == 0:
         return
-    if isinstance(before, nn.modules.conv._ConvNd):
-        unit.take(Layout(before.out_channels, 1))
-    elif isinstance(before, nn.modules.batchnorm._NormBase):
-        unit.take(Layout(before.num_features, 1))
+    channels = _channels(children[place - 1], "out_channels")
+    behind = (layer for child in children[place + 1 :] for layer in child.modules())
+    taken = next(filter(None, (_channels(layer, "in_channels") for layer in behind)), channels)
+    if channels and channels == taken:
+        unit.take(Layout(channels, 1))
+
+
+def _channels(layer: nn.Module, side: str) -> int | None:
+    """How many channels a convolution has on a side, or a norm on both; 0 if it is lazy."""
+    if isinstance(layer, nn.modules.conv._ConvNd):
+        return getattr(layer, side)
+    return layer.num_features if isinstance(layer, nn.modules.batchnorm._NormBase) else None

@@ -17,10 +17,11 @@ from transformers.activations import ACT2CLS, ACT2FN
 
 from ..adapt import AdaptiveInit
 from ..convert.flow import Layout
-from ..measure import Forward, unwrap
+from ..measure import unwrap
 from ..module import NAMES, SReLU
 from ..replay import Compound
 from .groups import move
+from .schedule import AdaptAfter
 from .sizing import UnsizedSReLU
 
 
@@ -76,41 +77,19 @@ ACT2CLS["srelu"] = UnsizedHiddenSReLU
 ACT2FN["srelu"] = UnsizedHiddenSReLU
 
 
-class AdaptiveInitCallback(TrainerCallback):
+class AdaptiveInitCallback(AdaptAfter, TrainerCallback):
     """Trains with SReLU frozen, sets ``t_r`` from the training data at an epoch, then lets go.
 
     It takes the SReLU parameters out of the weight decay of the Trainer's optimizer. A resumed run
     goes on in the phase that the epoch of the checkpoint says; a model that this callback has
     adapted already just trains on.
 
-    Args:
-        epoch: The number of frozen epochs; `torch_srelu.AdaptiveInit.adapt` comes after them.
-        quantile: As in `torch_srelu.AdaptiveInit`.
-        scope: As in `torch_srelu.AdaptiveInit`.
-        forward: ``forward(model, batch)`` runs the network on a batch of the training data; needed
-            where ``model(**batch)`` does not.
-
-    Attributes:
-        init: The `torch_srelu.AdaptiveInit` of the running training; its ``summary()`` tells what
-            was set. None in a run that was resumed after it was done.
+    Its arguments, and ``init``, are those of `torch_srelu.integrations.schedule.AdaptAfter`.
 
     Example:
         >>> from torch_srelu.integrations.transformers import AdaptiveInitCallback
         >>> callback = AdaptiveInitCallback(epoch=5)  # Trainer(..., callbacks=[callback])
     """
-
-    def __init__(
-        self,
-        epoch: int,
-        *,
-        quantile: float = 0.9,
-        scope: str = "channel",
-        forward: Forward | None = None,
-    ) -> None:
-        if epoch < 0:
-            raise ValueError(f"epoch must be the number of frozen epochs, 0 or more, got {epoch}")
-        self.epoch, self.quantile, self.scope, self.forward = epoch, quantile, scope, forward
-        self.init: AdaptiveInit | None = None
 
     def on_train_begin(
         self,
@@ -147,6 +126,15 @@ class AdaptiveInitCallback(TrainerCallback):
         finished = math.floor((state.epoch or 0) + 1e-6)
         if self.init is not None and not self.init.adapted and finished >= self.epoch:
             self.init.adapt(_SameOrder(kwargs["train_dataloader"]), self.forward)
+
+    def on_train_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        self.warn_if_frozen()
 
 
 class _SameOrder(Compound):

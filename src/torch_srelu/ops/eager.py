@@ -42,7 +42,7 @@ def remembered(
         calls = _calls.get(
             (backends.forced, x.get_device(), x.shape, type(dim), dim, bias is None), ()
         )
-    except (AttributeError, TypeError):  # x is no tensor, or dim no number
+    except (AttributeError, TypeError, RuntimeError):  # x is no tensor or nested, or dim no number
         return None
     for seen, call in calls:
         if bias is None:

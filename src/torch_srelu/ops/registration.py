@@ -87,7 +87,12 @@ def check_lengths(x: Tensor, params: tuple[Tensor, ...], dim: int) -> None:
     fits = channels == 1 or (-x.dim() <= dim < x.dim() and x.shape[dim] == channels)
     if not fits or any(p.shape != (channels,) for p in params):
         shapes = ", ".join(str(tuple(p.shape)) for p in params)
-        raise ValueError(f"parameters of shapes {shapes} do not fit x {tuple(x.shape)}, dim={dim}")
+        has_dim = -x.dim() <= dim < x.dim()
+        expected = f"{x.shape[dim]} values each, or 1" if has_dim else "1 value each"
+        raise ValueError(
+            f"parameters of shapes {shapes} do not fit x {tuple(x.shape)}, dim={dim}: "
+            f"expected {expected}"
+        )
 
 
 @srelu.register_fake
