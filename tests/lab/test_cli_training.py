@@ -7,6 +7,7 @@ import math
 import shlex
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -158,6 +159,15 @@ def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
     assert record.result is not None
 
 
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """Ctrl-C reaches these tests, also where they run in the background of a shell."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
 def test_the_first_ctrl_c_asks_and_a_key_hit_twice_is_one(capsys, monkeypatch) -> None:
     monkeypatch.setattr(training, "_IMPATIENT", math.inf)  # however slow this machine is
     with training._asking_to_stop() as stop:
