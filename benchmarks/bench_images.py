@@ -17,6 +17,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from torch_srelu.lab.environment import environment
 from torch_srelu.lab.paper.systems import SYSTEMS
 from torch_srelu.lab.run import Run
 from torch_srelu.lab.session import Session
+from torch_srelu.lab.train import algorithms
 
 COLUMNS = (
     *("what", "activation", "images_per_s", "lowest", "highest", "rounds", "steps", "batch"),
@@ -68,19 +70,19 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     cuda = torch.cuda.is_available()
     parser.add_argument("--device", type=torch.device, default="cuda" if cuda else "cpu")
     places.add_place(parser)
-    return parser.parse_args(arguments)
+    given = parser.parse_args(arguments)
+    if given.rounds < 1 or (given.steps is not None and given.steps < 2):
+        parser.error("--rounds must be at least 1, and --steps at least 2: the first is not timed")
+    return given
 
 
 def measure(what: str, name: str, given: argparse.Namespace) -> Row:
     """The rates of one kind of work."""
     run = SYSTEMS["googlenet" if name == "relu" else f"googlenet+{name}"]("imagenet", 1)
-    session = opened(run, what != KEPT, given)
-    try:
+    with algorithms(run, given.device), closing(opened(run, what != KEPT, given)) as session:
         steps = min(given.steps or session.steps, session.steps) - 1
         rates = [rate(session, what == STREAM, epoch, steps) for epoch in range(given.rounds)]
         workers = getattr(session.source, "workers", 0)
-    finally:
-        session.close()
     found = {"images_per_s": statistics.median(rates), "lowest": min(rates), "highest": max(rates)}
     row: Row = {"what": what, "activation": "" if what == STREAM else name}
     row |= {key: f"{value:.0f}" for key, value in found.items()}

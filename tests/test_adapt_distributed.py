@@ -118,6 +118,8 @@ def running_statistics(rank):
     for options in ({}, {"broadcast_buffers": False}):
         torch.manual_seed(0)
         net = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), SReLU(6), nn.Linear(6, 3))
+        table = torch.zeros(2, 3)
+        net.register_buffer("column", table[:, 1])  # not dense: the columns beside it are others'
         model = DistributedDataParallel(net, **options)
         optimizer = optimizer_of(model)
         init = AdaptiveInit(model, optimizer)
@@ -132,7 +134,10 @@ def running_statistics(rank):
                 inputs += [net.eval()[:2](part) for part in x[r::2].split(8)]
         net.train().load_state_dict(states[rank])
         assert not torch.equal(states[0]["1.running_mean"], states[1]["1.running_mean"])
+        net.column.fill_(rank)
         init.adapt(list(share.split(8)))
+        ours = rank if options else 0
+        assert torch.equal(table, torch.tensor([[0.0, ours, 0.0]] * 2))
         values = torch.cat(inputs).sort(0).values
         assert torch.equal(net[2].t_r.detach(), values[-(-9 * len(values) // 10) - 1])
 

@@ -180,7 +180,10 @@ def _share_buffers(model: nn.Module) -> None:
     if isinstance(model, DistributedDataParallel) and model.broadcast_buffers:
         for name, buffer in model.module.named_buffers():
             if name not in model.parameters_to_ignore:
-                dist.broadcast(buffer, group=model.process_group, group_src=0)
+                dense = buffer.contiguous()
+                dist.broadcast(dense, group=model.process_group, group_src=0)
+                if dense is not buffer:
+                    buffer.copy_(dense)
 
 
 def process_group(model: nn.Module) -> dist.ProcessGroup | None:

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import traceback
 from collections import OrderedDict, deque
 
 import pytest
@@ -139,11 +140,51 @@ def test_what_containers_held_before_is_left_there():
 
 def test_what_cannot_be_put_back_is_told():
     net = Keeps(lambda m, x: _in_attribute(OBJECT, x.shape[-1]))
-    with pytest.raises(ValueError, match=r"left in an attribute or a variable of Cache, which"):
+    with pytest.warns(UserWarning, match=r"left in an attribute or a variable of Cache, where"):
         ts.convert(net)
-    assert not units(net)
+    assert len(units(net)) == 1
     OBJECT.last = None
     assert type(net(torch.ones(2, 4))) is Tensor
+
+
+def test_the_cache_of_autocast_is_cleared():
+    net, x = Keeps(lambda m, x: 0.0), torch.randn(2, 4)
+    with torch.autocast("cpu", torch.bfloat16):
+        ts.convert(net)
+        assert type(net(x)) is Tensor
+
+
+def test_an_interrupt_stays_one_and_an_error_that_is_its_own_cause_is_told():
+    def interrupt(m, x):
+        kept = x + 1
+        raise KeyboardInterrupt(kept.shape)
+
+    def own_cause(m, x):
+        error = ValueError("its own cause")
+        raise error from error
+
+    with pytest.raises(KeyboardInterrupt):
+        ts.convert(Keeps(interrupt))
+    with pytest.raises(ValueError, match="its own cause"):
+        ts.convert(Keeps(own_cause))
+
+
+def test_the_variables_of_an_error_that_is_being_handled_are_left_alone():
+    def boom():
+        secret = [1, 2, 3]
+        raise KeyError(len(secret))
+
+    def fail(m, x):
+        raise RuntimeError("no")
+
+    kept = []
+    try:
+        boom()
+    except KeyError as error:
+        with pytest.raises(ValueError, match="no"):
+            ts.convert(Keeps(fail))
+        kept += [dict(frame.f_locals) for frame, _ in traceback.walk_tb(error.__traceback__)]
+    assert kept[-1]["secret"] == [1, 2, 3]
 
 
 def test_what_a_run_with_values_overwrites_is_no_problem():

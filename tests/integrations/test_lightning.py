@@ -304,6 +304,13 @@ def test_data_that_adapt_cannot_read_is_refused(tmp_path):
         fit(Recorder(), iter(list(numbers())), AdaptiveInitCallback(0), 1, tmp_path)
 
 
+def test_a_trial_run_of_one_step_ends_without_a_warning(tmp_path):
+    callback = AdaptiveInitCallback(1)
+    fit(Recorder(), numbers(), callback, 3, tmp_path, fast_dev_run=True)
+    assert callback.init is not None
+    assert not callback.init.adapted
+
+
 # ---- one fit after another ----
 
 

@@ -53,6 +53,15 @@ def test_a_link_stays_one_and_its_target_is_written(tmp_path: Path) -> None:
     assert [path.name for path in target.parent.iterdir()] == ["target"]
 
 
+def test_a_link_to_itself_is_an_error(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(link)
+    with pytest.raises(OSError, match=r"[Ss]ymbolic") as caught:
+        files.write(link, b"text")
+    assert caught.value.filename == str(link)
+    assert link.is_symlink()
+
+
 def test_a_fifo_stays_one_and_its_reader_gets_all(tmp_path: Path) -> None:
     fifo, link, read = tmp_path / "fifo", tmp_path / "link", []
     os.mkfifo(fifo)

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import functools
 import gc
+import warnings
 import weakref
 from collections import deque
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -28,51 +31,58 @@ class Leftovers:
         A cache is filled again by the next run. Objects, whose attributes had another value before,
         are left alone.
         """
+        torch.clear_autocast_cache()  # the weights that it has cast
         self._forget_dead()
         for generation in range(3):
             if self.made:  # most often by a cycle of references, and a young one is found soon
                 gc.collect(generation)
                 self._forget_dead()
-        for reference in self.made:
-            tensor = reference()
-            if tensor is not None:  # not gone with another one
-                _take_away(tensor)
-            del tensor
+        if self.made:
+            _take_away(self._alive())
         self._forget_dead()
 
-    def check(self, network: str) -> None:
-        """Raises ValueError if something still holds one."""
+    def warn(self, network: str) -> None:
+        """Warns if something still holds one."""
         self._forget_dead()
         if self.made:
-            holders = {_name(h) for r in self.made for h in gc.get_referrers(r())} - {""}
-            raise ValueError(
+            holders = {_name(h) for h in gc.get_referrers(*self._alive())} - {""}
+            warnings.warn(
                 f"{network} was run on tensors without values, and one of them is left in an "
-                f"attribute or a variable of {' and '.join(sorted(holders)) or 'something'}, which "
-                "convert cannot put back. Give it its value again before you use the network; "
-                "kept in an attribute of a module or in a dict, it is put back"
+                f"attribute or a variable of {' and '.join(sorted(holders)) or 'something'}, where "
+                "it cannot be put back. If the network reads it, give it its value again first; "
+                "kept in an attribute of a module or in a dict, it would have been put back",
+                stacklevel=2,
             )
+
+    def _alive(self) -> list[Tensor]:
+        return [tensor for reference in self.made if (tensor := reference()) is not None]
 
     def _forget_dead(self) -> None:
         self.made = [reference for reference in self.made if reference() is not None]
 
 
-def _take_away(value: object) -> None:
-    """Removes ``value`` from every container that holds it."""
-    holders = [h for h in gc.get_referrers(value) if not isinstance(h, FrameType)]
-    for holder in holders:
+def _take_away(values: Sequence[object], depth: int = 3) -> None:
+    """Removes these from every container that holds one of them."""
+    gone = {id(value) for value in values}
+    further = []  # what holds them can itself only be taken away
+    for holder in gc.get_referrers(*values):
+        if holder is values or isinstance(holder, FrameType):
+            continue
         if isinstance(holder, dict) and not _is_namespace(holder):
-            for key in [key for key, item in holder.items() if item is value]:
+            for key in [key for key, item in holder.items() if id(item) in gone]:
                 del holder[key]
         elif isinstance(holder, (list, deque)):
-            kept = [item for item in holder if item is not value]
+            kept = [item for item in holder if id(item) not in gone]
             holder.clear()
             holder.extend(kept)
         elif isinstance(holder, set):
-            holder.discard(value)
+            holder -= {item for item in holder if id(item) in gone}
         elif isinstance(holder, functools._lru_cache_wrapper):
             holder.cache_clear()
         elif isinstance(holder, tuple) or type(holder).__name__ == "_lru_list_elem":
-            _take_away(holder)
+            further.append(holder)
+    if further and depth:
+        _take_away(further, depth - 1)
 
 
 def _is_namespace(holder: dict[Any, Any]) -> bool:
@@ -89,6 +99,6 @@ def _name(holder: object) -> str:
     if isinstance(holder, dict):
         names = holder.get("__qualname__"), holder.get("__name__"), *map(_name, _owners(holder))
         return next(filter(None, names), "")
-    if isinstance(holder, (FrameType, list, weakref.ref)):
+    if isinstance(holder, (FrameType, list, tuple, weakref.ref)):
         return ""
     return type(holder).__qualname__

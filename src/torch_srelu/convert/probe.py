@@ -51,13 +51,16 @@ def observe(model: nn.Module, example: object) -> Observed:
     Without an example, an input is made up from the first layer.
 
     Raises:
-        ValueError: The network cannot be run, or has kept tensors where they cannot be put back.
+        ValueError: The network cannot be run.
     """
     fakes = Leftovers()
     try:
-        return _try(model, example, fakes)
-    finally:
-        fakes.check(type(model).__name__)
+        observed = _try(model, example, fakes)
+    except Exception:
+        fakes.warn(type(model).__name__)
+        raise
+    fakes.warn(type(model).__name__)
+    return observed
 
 
 def _try(model: nn.Module, example: object, fakes: Leftovers) -> Observed:
@@ -108,10 +111,11 @@ def _run(
 ) -> list[Call]:
     if fakes is None:
         return _watch(model, example, None, training, seed)
+    handled = sys.exception()  # of the caller, whose frames are none of our business
     try:
         return _watch(model, example, Fakes(fakes.made), training, seed)
     except Exception as error:
-        _clear_frames(error)
+        _clear_frames(error, handled)
         raise
     finally:
         fakes.clear()
@@ -122,9 +126,11 @@ def _in_words(error: Exception) -> str:
     return "; ".join([f"{type(error).__name__}: {error}", *notes])
 
 
-def _clear_frames(error: BaseException | None) -> None:
+def _clear_frames(error: BaseException | None, until: BaseException | None) -> None:
     """Lets go of the local variables in a traceback, tensors among them, and keeps its lines."""
-    while error is not None:
+    seen = {id(until)}  # an error may be its own cause
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
         for frame, _ in traceback.walk_tb(error.__traceback__):
             with suppress(RuntimeError):  # one that still runs
                 frame.clear()

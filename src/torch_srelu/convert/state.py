@@ -33,10 +33,11 @@ class State:
         self._contents: dict[int, tuple[Any, Any]] = {}  # {identity: (container, what was in it)}
         tensors = {id(t): t for t in itertools.chain(model.parameters(), model.buffers())}
         helpers = self._keep([vars(module) for module in model.modules()], tensors)
+        own = set(tensors)  # those of other objects may be whole data sets: they are not copied
         self._keep([vars(helper) for helper in helpers], tensors)
         self._tensors = [
-            (t, t.data, t.detach().clone() if values else None)
-            for t in tensors.values()
+            (t, t.data, t.detach().clone() if values and key in own else None)
+            for key, t in tensors.items()
             if not is_lazy(t)
         ]
 

@@ -84,7 +84,8 @@ class AdaptiveInitCallback(AdaptAfter, pl.Callback):
         self.init.adapt(_TrainingEpoch(trainer), forward)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.warn_if_frozen()
+        if not getattr(trainer, "fast_dev_run", False):  # a trial of a step or a few
+            self.warn_if_frozen()
 
     def state_dict(self) -> dict[str, Any]:
         return self.init.state_dict() if self.init else {}

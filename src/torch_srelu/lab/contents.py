@@ -69,6 +69,8 @@ def parse_run(raw: bytes, path: Path) -> tuple[Run, dict[str, Any], dict[str, An
 
 def _impossible(result: Mapping[str, Any], run: Run) -> str | None:
     """Why no training of ``run`` can have had this result; None if it can."""
+    if not isinstance(result, dict):
+        return f"its result is {result!r}"
     for name in _NEEDED:
         if name not in result:
             return f"its result has no {name}"

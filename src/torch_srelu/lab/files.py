@@ -56,6 +56,8 @@ def _draft(path: Path) -> Iterator[tuple[Path, Path]]:
     if path.is_dir():
         raise _about(path, errno.EISDIR)
     target = Path(os.path.realpath(path))  # through links, which stay
+    if os.path.islink(target):  # to itself
+        raise _about(path, errno.ELOOP)
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         with _errors_about(path):
@@ -93,8 +95,8 @@ def locked(path: Path, wait: bool = True) -> Iterator[None]:
     """
     try:  # network file systems lock only what is open for writing
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except PermissionError:
-        if not path.exists():
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS) or not path.exists():
             raise
         # Another user has made it: elsewhere it is enough that it can be read.
         handle = os.open(path, os.O_RDONLY)

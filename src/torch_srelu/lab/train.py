@@ -100,7 +100,7 @@ def train(
     if compiled is None:
         compiled = device.type == "cuda"
     crew = team(run.world, device)
-    with _algorithms(run, device):
+    with algorithms(run, device):
         done = crew.tell(_finished_folder(records_root, run) if crew.leads else None)
         if done is not None:
             return records.load(done)
@@ -276,7 +276,7 @@ def _finished_folder(root: Path | str, run: Run) -> Path | None:
 
 
 @contextlib.contextmanager
-def _algorithms(run: Run, device: torch.device) -> Iterator[None]:
+def algorithms(run: Run, device: torch.device) -> Iterator[None]:
     """Chooses how the libraries compute, and puts back what was chosen before."""
     before, threads = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
     if run.deterministic and device.type == "cuda":

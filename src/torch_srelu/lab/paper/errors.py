@@ -122,10 +122,12 @@ def _photographs(cell: Cell) -> Iterator[str]:
         return
     top5 = 100 * np.mean([result["test_top5_error"] for result in results])
     yield f"top-5 error {top5:.2f} %"
-    rates = [_rate(record) for record in cell.rival.finished]
-    beside = max(record.environment.get("beside", 1) for record in cell.rival.finished)
-    runs = f"{counted(beside, 'run')} side by side" if beside > 1 else "alone on its device"
-    yield f"{np.median(rates):.0f} images a second in training, {runs}"
+    timed = [r for r in cell.rival.finished if r.result and "images_an_epoch" in r.result]
+    if timed:
+        beside = max(record.environment.get("beside", 1) for record in timed)
+        runs = f"{counted(beside, 'run')} side by side" if beside > 1 else "alone on its device"
+        rate = np.median([_rate(record) for record in timed])
+        yield f"{rate:.0f} images a second in training, {runs}"
     skipped = max(result.get("skipped_images", 0) for result in results)
     if skipped:
         yield f"{counted(skipped, 'image')} could not be decoded and were left out"
