@@ -25,7 +25,9 @@ import torch
 
 import places
 from torch_srelu.lab import sources
-from torch_srelu.lab.distributed import Team
+from torch_srelu.lab.data.places import locate
+from torch_srelu.lab.data.registry import dataset
+from torch_srelu.lab.distributed import Team, choose_device
 from torch_srelu.lab.environment import environment
 from torch_srelu.lab.paper.systems import SYSTEMS
 from torch_srelu.lab.run import Run
@@ -45,8 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parse(arguments)
     where = environment(given.device)
     print(f"{where['hardware']}, {where['threads']} threads; torch {where['versions']['torch']}")
-    here = {key: where[key] for key in ("hardware", "threads")}
-    here |= {key: where["versions"][key] for key in ("torch_srelu", "torch")}
+    here = places.stamp(where)
     asked = [(what, name) for name in given.activations for what in (KEPT, STREAMED)]
     rows = []
     for what, name in [*asked, (STREAM, given.activations[0])]:
@@ -67,12 +68,16 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--activations", nargs="+", choices=names, default=["relu", "srelu"])
     parser.add_argument("--steps", type=int, help="of a round; else a whole epoch")
     parser.add_argument("--rounds", type=int, default=3)
-    cuda = torch.cuda.is_available()
-    parser.add_argument("--device", type=torch.device, default="cuda" if cuda else "cpu")
+    parser.add_argument("--device", help="else a GPU if there is one")
     places.add_place(parser)
     given = parser.parse_args(arguments)
     if given.rounds < 1 or (given.steps is not None and given.steps < 2):
         parser.error("--rounds must be at least 1, and --steps at least 2: the first is not timed")
+    try:
+        given.device = choose_device(given.device)
+        locate(dataset("imagenette"), given.data)
+    except ValueError as error:
+        parser.error(str(error))
     return given
 
 

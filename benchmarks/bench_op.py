@@ -96,10 +96,11 @@ def touch_memory() -> None:
 
 def describe(device: str) -> dict[str, str]:
     """Hardware and versions, as they are recorded."""
-    where = environment(torch.device(device))
-    threads = "" if device == "cuda" else f", {where['threads']} threads"
-    versions = {name: where["versions"][name] for name in ("torch_srelu", "torch")}
-    return {"hardware": where["hardware"] + threads, **versions}
+    here = places.stamp(environment(torch.device(device)))
+    threads = here.pop("threads")
+    return (
+        here if device == "cuda" else here | {"hardware": f"{here['hardware']}, {threads} threads"}
+    )
 
 
 def print_table(case: Case, rows: list[Timing]) -> None:

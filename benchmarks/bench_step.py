@@ -187,8 +187,7 @@ def describe(rows: list[Row]) -> None:
 
 def save(rows: list[Row], path: Path, where: dict[str, Any]) -> None:
     """Writes ``rows`` in the place of older ones of the same network and mode."""
-    here = {key: where[key] for key in ("hardware", "threads")}
-    here |= {key: where["versions"][key] for key in ("torch_srelu", "torch")}
+    here = places.stamp(where)
     measured = {(row["net"], row["mode"]) for row in rows}
     old = [row for row in load(path) if (row["net"], row["mode"]) not in measured]
     order = {place: i for i, place in enumerate((n, m) for n in NETS for m in MODES)}

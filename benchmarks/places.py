@@ -7,6 +7,7 @@ import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from torch_srelu.lab.files import write
 
@@ -35,6 +36,12 @@ def add_place(parser: argparse.ArgumentParser) -> None:
 def chosen(given: argparse.Namespace) -> Path:
     """The folder that the options name: committed measurements are replaced only where asked."""
     return given.out or (COMMITTED if given.record or given.table else OWN)
+
+
+def stamp(where: Mapping[str, Any]) -> dict[str, Any]:
+    """What a measurement has of the `environment` it was taken in."""
+    versions = {name: where["versions"][name] for name in ("torch_srelu", "torch")}
+    return {"hardware": where["hardware"], "threads": where["threads"], **versions}
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> None:

@@ -1,12 +1,13 @@
 """The Lightning callback."""
 
 import contextlib
-import math
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from lightning_trainings import MARKS, Recorder, Watch, ended_frozen, fit, numbers, units
+from switching import assert_frozen_then_set_then_learned
+from torch.utils.data import DataLoader, TensorDataset
 
 import torch_srelu as ts
 
@@ -14,16 +15,9 @@ pl = pytest.importorskip("lightning.pytorch")
 vision = pytest.importorskip("torchvision.models")
 datasets = pytest.importorskip("sklearn.datasets")
 
-from lightning.pytorch.utilities import CombinedLoader  # noqa: E402
-
 from torch_srelu.integrations.lightning import AdaptiveInitCallback  # noqa: E402
 
-# Of Lightning's own code, and its advice about loaders and loggers.
-pytestmark = [
-    pytest.mark.usefixtures("one_thread"),
-    pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning"),
-    pytest.mark.filterwarnings("ignore::UserWarning:lightning"),
-]
+pytestmark = MARKS
 
 
 @pytest.fixture(scope="module")
@@ -55,31 +49,6 @@ class Classifier(pl.LightningModule):
         return [optimizer], [schedule]
 
 
-def fit(module, loader, callback, epochs, path, ckpt=None, **options):
-    trainer = pl.Trainer(
-        max_epochs=epochs,
-        accelerator="cpu",
-        callbacks=callback,
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        enable_checkpointing=False,
-        default_root_dir=path,
-        **options,
-    )
-    trainer.fit(module, loader, ckpt_path=ckpt, weights_only=True if ckpt else None)
-    return trainer
-
-
-def ended_frozen():
-    """A training that ends before its switch says so."""
-    return pytest.warns(UserWarning, match="ended with SReLU still frozen.* make epoch smaller")
-
-
-def units(module):
-    return [m for m in module.modules() if isinstance(m, ts.SReLU)]
-
-
 def small():
     torch.manual_seed(0)
     return torch.nn.Sequential(
@@ -87,29 +56,10 @@ def small():
     )
 
 
-class Watch(AdaptiveInitCallback):
-    """Remembers t_r as every epoch found it, before and after the callback."""
-
-    def __init__(self, epoch, **options):
-        super().__init__(epoch, **options)
-        self.seen = []
-
-    def on_train_epoch_start(self, trainer, pl_module):
-        before = [unit.t_r.clone() for unit in units(pl_module)]
-        frozen = [unit.frozen for unit in units(pl_module)]
-        super().on_train_epoch_start(trainer, pl_module)
-        self.seen.append((before, frozen, [unit.t_r.clone() for unit in units(pl_module)]))
-
-
 def test_resnet18_on_real_images_is_frozen_then_adapted_then_trained(digits, tmp_path):
     module, callback = Classifier(), Watch(epoch=1)
     trainer = fit(module, DataLoader(digits, 32, shuffle=True), callback, 3, tmp_path)
-    first, second, third = callback.seen
-    assert all(first[1])
-    assert all(torch.equal(t, torch.ones_like(t)) for t in second[0])  # did not move while frozen
-    assert all((t != 1).all() for t in second[2])  # set from the data
-    assert not any(third[1])
-    assert all(not torch.equal(a, b) for a, b in zip(second[2], third[0], strict=True))  # learned
+    assert_frozen_then_set_then_learned(callback.seen)
     steps = len(module.losses) // 3
     assert sum(module.losses[-steps:]) < sum(module.losses[:steps]) / 2
     ours = {p for unit in units(module) for p in unit.parameters()}
@@ -155,153 +105,6 @@ def test_a_run_resumed_from_the_last_step_of_the_frozen_phase_adapts_at_once(dig
     assert phases.seen == (False,) * 2 * len(batches)
     for a, b in zip(whole.parameters(), resumed.parameters(), strict=True):
         assert torch.equal(a, b)
-
-
-# ---- what adapt reads ----
-
-
-class Recorder(pl.LightningModule):
-    """Its unit gets the batch itself; training_step notes the batches of every epoch."""
-
-    def __init__(self):
-        super().__init__()
-        self.act, self.head = ts.SReLU(3), torch.nn.Linear(3, 1)
-        self.got = {}
-
-    def forward(self, x):
-        return self.head(self.act(x))
-
-    def training_step(self, batch, index):
-        x = self.input_of(batch)
-        self.got.setdefault(self.current_epoch, []).append(x)
-        return self(x).square().mean()
-
-    def input_of(self, batch):
-        return batch[0]
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=0.01, weight_decay=0.1)
-
-
-class HooksOfModule(Recorder):
-    def on_before_batch_transfer(self, batch, dataloader_idx):
-        return batch[0] + 3, batch[1]
-
-    def on_after_batch_transfer(self, batch, dataloader_idx):
-        noise = torch.randn_like(batch[0]) if self.training else 0
-        return batch[0] * 100 + noise, batch[1]
-
-
-class DataModule(pl.LightningDataModule):
-    def train_dataloader(self):
-        return numbers(shuffle=True)
-
-    def on_before_batch_transfer(self, batch, dataloader_idx):
-        return batch[0] + 3, batch[1]
-
-    def on_after_batch_transfer(self, batch, dataloader_idx):
-        return batch[0] * 100, batch[1]
-
-
-class Endless(IterableDataset):
-    def __iter__(self):
-        generator = torch.Generator().manual_seed(1)
-        while True:
-            yield torch.randn(3, generator=generator), 0
-
-
-class Noisy(Dataset):
-    """Other numbers each time it is read."""
-
-    def __len__(self):
-        return 40
-
-    def __getitem__(self, index):
-        return torch.randn(3), 0
-
-
-def numbers(count=40, **options):
-    x = torch.randn(count, 3, generator=torch.Generator().manual_seed(count))
-    return DataLoader(TensorDataset(x, torch.zeros(count)), 4, **options)
-
-
-def assert_adapted_to_what_was_trained_on(module, callback, epoch):
-    """t_r is the 0.9 quantile, by sorting, of the batches that training_step got in that epoch."""
-    x = torch.cat(module.got[epoch])
-    (found,) = callback.seen[epoch][2]
-    assert torch.equal(found, x.sort(0).values[math.ceil(0.9 * len(x)) - 1])
-
-
-@pytest.mark.parametrize(
-    ("kind", "data", "options"),
-    [
-        (Recorder, numbers(shuffle=True), {"precision": "64-true"}),
-        (HooksOfModule, numbers(shuffle=True), {}),
-        (Recorder, DataModule(), {}),
-    ],
-)
-def test_adapt_sees_batches_as_training_does(kind, data, options, tmp_path):
-    """Converted and through the hooks, which shuffle and augment by the same random numbers."""
-    module, callback = kind(), Watch(epoch=1)
-    fit(module, data, callback, 2, tmp_path, **options)
-    assert_adapted_to_what_was_trained_on(module, callback, epoch=1)
-
-
-@pytest.mark.parametrize(
-    ("epoch", "loader", "options", "count"),
-    [
-        (0, DataLoader(Endless(), 4), {"limit_train_batches": 3}, 3),
-        (1, DataLoader(Endless(), 4), {"limit_train_batches": 3}, 3),
-        (0, numbers(5000), {"fast_dev_run": True}, 1),
-        (1, numbers(shuffle=True, generator=torch.Generator()), {"limit_train_batches": 0.5}, 5),
-        (1, numbers(), {"overfit_batches": 2}, 2),
-    ],
-)
-def test_adapt_reads_as_much_as_an_epoch_of_training(epoch, loader, options, count, tmp_path):
-    module, callback = Recorder(), Watch(epoch)
-    fit(module, loader, callback, epoch + 1, tmp_path, **options)
-    assert len(module.got[epoch]) == count
-    assert_adapted_to_what_was_trained_on(module, callback, epoch)
-
-
-class OfTwo(Recorder):
-    def input_of(self, batch):
-        return torch.cat([batch["a"][0], batch["b"][0]])
-
-
-def run_two(module, batch):
-    return module(module.input_of(batch))
-
-
-@pytest.mark.parametrize("mode", ["max_size_cycle", "min_size"])
-def test_several_loaders_are_read_together(mode, tmp_path):
-    mine = torch.Generator()
-    loaders = {"a": numbers(12), "b": numbers(40, shuffle=True, generator=mine)}
-    data = loaders if mode == "max_size_cycle" else CombinedLoader(loaders, mode)
-    module, callback = OfTwo(), Watch(1, forward=run_two)
-    fit(module, data, callback, 2, tmp_path)
-    assert len(module.got[1]) == {"max_size_cycle": 10, "min_size": 3}[mode]
-    assert_adapted_to_what_was_trained_on(module, callback, epoch=1)
-
-
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # DataLoader forks, threads or not
-def test_persistent_workers_are_replayed_and_go_on(tmp_path):
-    loader = DataLoader(Noisy(), 4, num_workers=1, persistent_workers=True)
-    module, callback = Recorder(), Watch(1)
-    fit(module, loader, callback, 3, tmp_path)
-    assert [len(batches) for batches in module.got.values()] == [10, 10, 10]
-    assert callback.init is not None
-    assert callback.init.adapted
-
-
-def test_data_that_adapt_cannot_read_is_refused(tmp_path):
-    module = OfTwo()
-    with pytest.raises(ValueError, match=r"dict of loaders.*forward="):
-        fit(module, {"a": numbers(), "b": numbers()}, AdaptiveInitCallback(1), 2, tmp_path)
-    assert not module.got  # said before anything was trained
-    assert not module.act.frozen
-    with pytest.raises(TypeError, match="can be read only once"):
-        fit(Recorder(), iter(list(numbers())), AdaptiveInitCallback(0), 1, tmp_path)
 
 
 def test_a_trial_run_of_one_step_ends_without_a_warning(tmp_path):

@@ -3,10 +3,10 @@
 import copy
 import os
 
-import conftest  # noqa: F401  # in the second process too: Lightning imports torchvision
 import pytest
 import torch
 import torch.nn.functional as F
+from lightning_trainings import QUIET
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -52,17 +52,7 @@ def _fit(rank, group):
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(32, 3, generator=generator) + 4 * (torch.arange(32) % 2)[:, None]
     callback = Watch(epoch=1)
-    trainer = pl.Trainer(
-        max_epochs=2,
-        accelerator="cpu",
-        devices=2,
-        strategy="ddp",
-        callbacks=callback,
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        enable_checkpointing=False,
-    )
+    trainer = pl.Trainer(max_epochs=2, devices=2, strategy="ddp", callbacks=callback, **QUIET)
     # Lightning gives each process every second sample, and these are unlike.
     trainer.fit(Classifier(), DataLoader(TensorDataset(x, torch.arange(32) % 2), 8))
     norms: list = [None, None]

@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 import torch.nn.functional as F
+from switching import assert_frozen_then_set_then_learned
 from torch import nn
 from torch.utils.data import Dataset
 
@@ -91,12 +92,7 @@ def test_resnet18_on_real_images_is_frozen_then_adapted_then_trained(tmp_path):
     callback = Watch(epoch=1)
     trainer = trainer_for(model, callback, tmp_path, 3)
     trainer.train()
-    first, second, third = callback.seen
-    assert all(first[1])
-    assert all(torch.equal(t, torch.ones_like(t)) for t in second[0])  # did not move while frozen
-    assert all((t != 1).all() for t in second[2])  # set from the data
-    assert not any(third[1])
-    assert all(not torch.equal(a, b) for a, b in zip(second[2], third[0], strict=True))  # learned
+    assert_frozen_then_set_then_learned(callback.seen)
     losses = [line["loss"] for line in trainer.state.log_history if "loss" in line]
     assert losses[-1] < losses[0] / 2
     ours = {p for unit in units(model).values() for p in unit.parameters()}

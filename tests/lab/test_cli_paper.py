@@ -14,7 +14,6 @@ from specimens import record_of
 
 from torch_srelu.lab import records
 from torch_srelu.lab.cli.blocks import Lines
-from torch_srelu.lab.paper import standing
 from torch_srelu.lab.paper.blocks import contests
 from torch_srelu.lab.paper.contests import wanted
 from torch_srelu.lab.paper.rows import ROWS
@@ -40,11 +39,13 @@ def test_commands_print_tables_and_values(command: Callable) -> None:
     assert command("paper figure4 --out f.svg").output == "figure4 is in f.svg\n"
 
 
-def test_without_a_command_it_prints_all_tables(results: Path, monkeypatch) -> None:
-    monkeypatch.setattr(standing, "results_folder", lambda: results)
-    out = srelu("paper").output
+def test_without_a_command_it_prints_all_tables(command: Callable, results: Path) -> None:
+    out = command("paper").output
     assert [f"Table {n}:" in out for n in range(1, 6)] == [True] * 5
     assert out.endswith("More: `srelu paper rows`, `srelu paper --help`.\n")
+    misplaced = srelu(f"paper --results {results} rows")
+    assert misplaced.exit_code == 2
+    assert "srelu paper rows --results" in misplaced.output
 
 
 def test_run_has_nothing_to_do_where_all_is_committed(command: Callable) -> None:

@@ -76,10 +76,13 @@ def _print(made: Iterable[tables.Grid]) -> None:
 
 
 @app.callback()
-def _without_a_command(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        _tables()
+def _without_a_command(context: typer.Context, results: ResultsFolder = None) -> None:
+    command = context.invoked_subcommand
+    if command is None:
+        _tables(results)
         console.print(Text("More: `srelu paper rows`, `srelu paper --help`."))
+    elif results is not None:
+        raise typer.BadParameter(f"name it after the command: srelu paper {command} --results ...")
 
 
 @app.command("tables")
