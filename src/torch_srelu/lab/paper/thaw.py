@@ -10,32 +10,42 @@ from ...module import NAMES
 from ..learned import layers
 from ..run import Run
 from ..tables import NOTHING, Grid
-from .published import LEARNED, LEARNED_NAMES, TITLES
+from .published import CIFAR10, CIFAR100, LEARNED, LEARNED_NAMES, TITLES
 from .standing import Standing
 from .variants import before_reuse
 
-CONDITION = "cifar10"
 # Contests and rows of SReLU that was frozen for different times; `left` keeps t_r where it was set.
 ADAPTED = {
-    "ablation-left": "srelu:left",
-    "headline-cifar10": "nin+srelu",
-    "published-cifar10": "nin+srelu",
-    "ablation-freeze25": "srelu:freeze25",
-    "reuse-cifar10": "reuse:srelu",
+    CIFAR10: {
+        "ablation-left": "srelu:left",
+        "headline-cifar10": "nin+srelu",
+        "published-cifar10": "nin+srelu",
+        "ablation-freeze25": "srelu:freeze25",
+        "reuse-cifar10": "reuse:srelu",
+    },
+    CIFAR100: {"headline-cifar100": "nin+srelu", "published-cifar100": "nin+srelu"},
 }
 NOTE = (
     "Mean t_r over the channels of a layer and n seeds at the end of the training, by the epoch "
-    "after which it was set. Kept: not learned from there on. Reused: set in a leaky ReLU network "
-    f"that had been trained for {before_reuse(CONDITION, 1).epochs} epochs."
+    "after which it was set."
+)
+CIFAR10_NOTE = (
+    f"{NOTE} Kept: not learned from there on. Reused: set in a leaky ReLU network "
+    f"that had been trained for {before_reuse(CIFAR10, 1).epochs} epochs."
 )
 
 
 def grids(standing: Standing) -> list[Grid]:
-    """The table of what was run; nothing where no two moments can be compared."""
-    found = {name: standing.rival(name, row) for name, row in ADAPTED.items()}
-    ours = {_words(r.finished[0].run): r for r in found.values() if r and r.finished}
+    """One table for each data set of which two moments can be compared."""
+    made = (_grid(condition, standing) for condition in ADAPTED)
+    return [grid for grid in made if grid is not None]
+
+
+def _grid(condition: str, standing: Standing) -> Grid | None:
+    found = [standing.rival(name, row) for name, row in ADAPTED[condition].items()]
+    ours = {_words(r.finished[0].run): r for r in found if r and r.finished}
     if len(ours) < 2:
-        return []
+        return None
     learned = [layers(rival) for rival in ours.values()]
     place, published = NAMES.index("t_r"), LEARNED_NAMES.index("t_r")
     rows = [
@@ -44,11 +54,12 @@ def grids(standing: Standing) -> list[Grid]:
             *(f"{o[layer].mean[place]:.2f}" if layer in o else NOTHING for o in learned),
             f"{values[published]:.2f}",
         ]
-        for layer, values in LEARNED[CONDITION].items()
+        for layer, values in LEARNED[condition].items()
     ]
     rows.append(["n", *(str(len(rival.finished)) for rival in ours.values()), NOTHING])
     headers = ["layer", *ours, "paper"]
-    return [Grid(f"When t_r was set: {TITLES[CONDITION]}", headers, rows, NOTE)]
+    note = CIFAR10_NOTE if condition == CIFAR10 else NOTE
+    return Grid(f"When t_r was set: {TITLES[condition]}", headers, rows, note)
 
 
 def _words(run: Run) -> str:
