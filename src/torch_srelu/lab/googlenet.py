@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .activations import Activation, Site
-from .layers import LRN, Layer, convolution, dense, xavier
-from .network import Network, Plan, Rate
+from .layers import LRN, Layer, Layered, convolution, dense, xavier
+from .network import Plan
 from .seeds import Dropout, DropoutStream, generator
 
 SIZE = 224
@@ -133,7 +133,7 @@ def _head(inputs: int, classes: int, make: _Maker, stream: DropoutStream | None)
     )
 
 
-class GoogLeNet(Network):
+class GoogLeNet(Layered):
     """GoogLeNet for images of 224 x 224 pixels.
 
     Args:
@@ -197,17 +197,7 @@ class GoogLeNet(Network):
 
     def layers(self) -> Iterator[tuple[str, Layer]]:
         """Convolutions and dense layers from low to high, those of the heads last."""
-        named = [(n, m) for n, m in self.named_modules() if isinstance(m, Layer)]
-        return iter(sorted(named, key=lambda layer: layer[0].startswith("heads")))
-
-    def sites(self) -> Iterator[tuple[str, nn.Module]]:
-        for name, layer in self.layers():
-            if not isinstance(layer.act, nn.Identity):
-                yield name, layer.act
-
-    def rates(self, weight_decay: float) -> Iterator[Rate]:
-        for _, layer in self.layers():
-            yield from layer.rates(weight_decay)
+        return iter(sorted(super().layers(), key=lambda layer: layer[0].startswith("heads")))
 
 
 @dataclass(frozen=True)

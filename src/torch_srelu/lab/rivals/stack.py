@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from .. import nets, network
 from ..activations import Site
 from ..fates import PATIENCE
-from ..layers import LRN, Layer, Start, convolution, dense, he
-from ..network import Chain, Rate
+from ..layers import LRN, Layer, Layered, Start, convolution, dense, he
+from ..network import Chain
 from ..seeds import Dropout, DropoutStream, generator
 from .max_norm import limit_norm
 
@@ -175,7 +175,7 @@ class _Maker:
         return pool.kind(pool.window, pool.stride, self.stream)
 
 
-class Stack(Chain):
+class Stack(Layered, Chain):
     """The layers of a plan, the last of which gives the logits.
 
     Shape:
@@ -184,21 +184,6 @@ class Stack(Chain):
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x).flatten(1)
-
-    def layers(self) -> Iterator[tuple[str, Layer]]:
-        """The convolutions and dense layers by name."""
-        for name, module in self.named_children():
-            if isinstance(module, Layer):
-                yield name, module
-
-    def sites(self) -> Iterator[tuple[str, nn.Module]]:
-        for name, layer in self.layers():
-            if not isinstance(layer.act, nn.Identity):
-                yield name, layer.act
-
-    def rates(self, weight_decay: float) -> Iterator[Rate]:
-        for _, layer in self.layers():
-            yield from layer.rates(weight_decay)
 
     def constrain(self) -> None:
         for _, layer in self.layers():
