@@ -92,7 +92,7 @@ class Bench:
         found: list[tuple[QuantileSearch, Tensor]] = []
 
         def look(unit: nn.Module, args: tuple[Tensor, ...]) -> None:
-            search = QuantileSearch(args[0].shape[1], [0.9], device=self.device)
+            search = QuantileSearch(args[0].shape[1], 0.9, device=self.device)
             search.probe(args[0])
             search.start()
             found.append((search, args[0]))

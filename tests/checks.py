@@ -103,6 +103,19 @@ def _extent(t: Tensor) -> int:
     )
 
 
+def double_problem(execution: str, layout: str = "contiguous") -> tuple[Tensor, list[Tensor]]:
+    """A float64 input and four parameters that want gradients, for checks by small steps."""
+    torch.manual_seed(1)
+    device = device_of(execution)
+    x = lay_out(torch.randn(2, 3, 4, 2, dtype=torch.double, device=device), layout)
+    # thresholds equal, ordered, crossed; slopes of 0 and 1 included
+    params = [
+        torch.tensor(values, dtype=torch.double, device=device)
+        for values in ([0.3, 0.8, -0.7], [1.0, 0.0, 1.7], [0.3, -0.4, 0.6], [0.0, 0.2, -1.0])
+    ]
+    return x.detach().requires_grad_(), [p.requires_grad_() for p in params]
+
+
 def assert_three_way(problem: Problem, execution: str) -> None:
     """Values and all five gradients of ``execution`` against the float64 reference."""
     with using(execution):

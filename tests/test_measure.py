@@ -317,7 +317,7 @@ def test_memory_is_bounded_for_many_channels():
     searches = init._searches(_units(model))
     for search in searches.values():
         search.start()
-    tables = [into for search in searches.values() for into in search._into]
+    tables = [search._into for search in searches.values()]
     counts = [table.counts for table in tables if isinstance(table, Counts)]
     assert sum(len(c) for c in counts) == 7280
     assert sum(c.nbytes for c in counts) < 256 * 10**6

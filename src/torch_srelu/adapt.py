@@ -216,7 +216,7 @@ class AdaptiveInit:
         return {
             name: QuantileSearch(
                 size,
-                [self.quantile],
+                self.quantile,
                 bins=bins,
                 device=device_of(units[name][0].t_r),
                 group=group,
@@ -260,8 +260,8 @@ def _thresholds(units: list[SReLU], search: QuantileSearch) -> tuple[Tensor, dic
     """The new ``t_r`` of a unit, whole, and the facts about it, as plain numbers."""
     t_r, t_l = whole(units[0].t_r), whole(units[0].t_l)
     free = torch.stack([whole(unit.a_r) == 1 for unit in units]).all(0)
-    new = torch.where(free, search.values[0].to(t_r.dtype), t_r)
-    beyond = 1 - search.below[0].double() / search.count
+    new = torch.where(free, search.values.to(t_r.dtype), t_r)
+    beyond = 1 - search.below.double() / search.count
     facts = {
         "channels": len(t_r),
         "inputs": search.count,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 
 import torch
@@ -28,7 +27,7 @@ from .wording import counted
 _SAMPLE = 2048  # values of the probe in each channel
 _LARGEST = int(to_keys(torch.tensor(torch.finfo(torch.float64).max, dtype=torch.float64)))
 _OCTAVES = 16  # below the largest value looked for: what is smaller is hardly ever the answer
-_MARGIN = 0.08  # on both sides of a quantile of the probe, as a share of all values
+_MARGIN = 0.08  # on both sides of the quantile of the probe, as a share of all values
 
 
 class NotFiniteError(ValueError):
@@ -36,7 +35,7 @@ class NotFiniteError(ValueError):
 
 
 class EmptyStreamError(ValueError):
-    """There was nothing to find quantiles of."""
+    """There was nothing to find a quantile of."""
 
 
 class ChangedStreamError(RuntimeError):
@@ -44,7 +43,7 @@ class ChangedStreamError(RuntimeError):
 
 
 class QuantileSearch:
-    """Finds exact quantiles of every channel of a stream that can be read more than once.
+    """Finds an exact quantile of every channel of a stream that can be read more than once.
 
     The quantile q of n values is the one of rank ceil(q n), counted from the smallest: one of the
     values, the same as by sorting, however the stream is cut into batches or split over processes.
@@ -55,11 +54,11 @@ class QuantileSearch:
     Between passes, the number of values and a checksum are compared: a stream that did not repeat
     itself is an error (`ChangedStreamError`).
 
-    Memory: at most 8 bytes times ``bins`` for every channel and quantile, besides a few numbers.
+    Memory: at most 8 bytes times ``bins`` for every channel, besides a few numbers.
 
     Args:
         channels: Number of channels; 1 treats all values of a batch as one channel.
-        quantiles: Which to find, each in (0, 1].
+        quantile: Which to find, in (0, 1].
         bins: Steps that a pass tells apart at most, at least 2.
         device: Where the batches are.
         group: The processes that share the stream; None for one process alone. Every process must
@@ -69,7 +68,7 @@ class QuantileSearch:
         >>> import torch
         >>> from torch_srelu.quantile import QuantileSearch
         >>> batches = [torch.arange(12.0).reshape(4, 3), torch.arange(18.0).reshape(6, 3)]
-        >>> search = QuantileSearch(channels=3, quantiles=[0.5, 0.9])
+        >>> search = QuantileSearch(channels=3, quantile=0.9)
         >>> search.probe(batches[0])
         >>> search.start()
         >>> while not search.done:
@@ -77,32 +76,30 @@ class QuantileSearch:
         ...         search.update(batch)
         ...     search.finish_pass()
         >>> search.values
-        tensor([[ 6.,  7.,  8.],
-                [12., 13., 14.]])
+        tensor([12., 13., 14.])
     """
 
     def __init__(
         self,
         channels: int,
-        quantiles: Sequence[float],
+        quantile: float,
         *,
         bins: int = 2048,
         device: torch.device | str = "cpu",
         group: dist.ProcessGroup | None = None,
     ) -> None:
-        for q in quantiles:
-            if not 0 < q <= 1:
-                raise ValueError(f"a quantile must be in (0, 1], got {q}")
+        if not 0 < quantile <= 1:
+            raise ValueError(f"a quantile must be in (0, 1], got {quantile}")
         # As written, not as stored: 0.9 * 10 is 9, but the float nearest 0.9 is a little more.
-        self._quantiles = [Fraction(str(float(q))) for q in quantiles]
+        self._quantile = Fraction(str(float(quantile)))
         self._bins, self._device, self._group = bins, torch.device(device), group
-        shape = (len(self._quantiles), channels)
+        self._channels = channels
         # An empty interval, reversed, so that the smallest `lo` and largest `hi` win.
-        self._lo = self._filled(shape, torch.iinfo(torch.int64).max)
-        self._hi = self._filled(shape, torch.iinfo(torch.int64).min)
-        self._gap = self._filled(shape, 0)  # of `Interval`
-        self._below = self._filled(shape, 0)  # values known to lie below `lo`
-        self._inside = self._filled(shape, 0)  # and in the interval
+        self._lo = self._filled((channels,), torch.iinfo(torch.int64).max)
+        self._hi = self._filled((channels,), torch.iinfo(torch.int64).min)
+        self._gap = self._filled((channels,), 0)  # of `Interval`
+        self._below = self._filled((channels,), 0)  # values known to lie below `lo`
+        self._inside = self._filled((channels,), 0)  # and in the interval
         self._dtype = torch.float32
         self._empty_bits = max(EMPTY_BITS.values())  # of all keys: less with every wider dtype
         self._fingerprint: tuple[int, Tensor] | None = None
@@ -112,19 +109,19 @@ class QuantileSearch:
 
     @property
     def done(self) -> bool:
-        """Whether every quantile is known."""
+        """Whether the quantile of every channel is known."""
         return self.passes > 0 and bool((self._lo == self._hi).all())
 
     @property
     def values(self) -> Tensor:
-        """The quantiles, (quantiles, channels), in float32, or float64 if the stream is."""
+        """The quantile of each channel, in float32, or float64 if the stream is."""
         if not self.done:
             raise RuntimeError("the quantiles are not known yet: another pass is needed")
         return from_keys(self._lo, self._dtype)
 
     @property
     def below(self) -> Tensor:
-        """How many values are smaller than each quantile, (quantiles, channels)."""
+        """How many values of each channel are smaller than its quantile."""
         return self._below
 
     @property
@@ -152,13 +149,12 @@ class QuantileSearch:
         at = torch.arange(min(_SAMPLE, total), device=x.device) * (int(total * 0.618) | 1) % total
         sample = strided(x, view)[at // inner, :, at % inner]
         sample = sample.to(compute_dtype(x)).nan_to_num().sort(0).values  # (sample, C)
-        last = len(sample) - 1
-        for r, q in enumerate(self._quantiles):
-            low = max(0, math.floor((float(q) - _MARGIN) * last))
-            high = min(last, math.ceil((float(q) + _MARGIN) * last))
-            # Keys of float64 until `start`, where the processes agree on a dtype.
-            self._lo[r] = torch.minimum(self._lo[r], to_keys(sample[low].double()))
-            self._hi[r] = torch.maximum(self._hi[r], to_keys(sample[high].double()))
+        last, q = len(sample) - 1, float(self._quantile)
+        low = max(0, math.floor((q - _MARGIN) * last))
+        high = min(last, math.ceil((q + _MARGIN) * last))
+        # Keys of float64 until `start`, where the processes agree on a dtype.
+        self._lo = torch.minimum(self._lo, to_keys(sample[low].double()))
+        self._hi = torch.maximum(self._hi, to_keys(sample[high].double()))
 
     def start(self) -> None:
         """Ends the probe: all processes agree where to look."""
@@ -170,7 +166,7 @@ class QuantileSearch:
         probed = bool((self._lo <= self._hi).all())
         if not probed:  # search everywhere
             self._dtype = torch.float64
-            self._hi = self._filled(tuple(self._hi.shape), _LARGEST)
+            self._hi = self._filled((self._channels,), _LARGEST)
             self._lo = -self._hi
         self._lo, self._hi = (
             to_keys(from_keys(keys, torch.float64).to(self._dtype)).long()
@@ -181,7 +177,7 @@ class QuantileSearch:
             largest = torch.maximum(self._lo.abs(), self._hi.abs())
             self._gap = (largest - _OCTAVES * octave).clamp(min=0)
         self._agree_on_empty_bits()
-        self._begin_pass(keep=False)
+        self._begin_pass()
 
     def update(self, x: Tensor, dim: int = 1) -> None:
         """Reads a batch, whose channels are in ``dim``."""
@@ -195,107 +191,95 @@ class QuantileSearch:
             )
         self._note_empty_bits(x)
         self._count += view.outer * view.inner
-        if x.numel() == 0:
-            return
-        for interval, into, seen in zip(self._intervals, self._into, self._seen, strict=True):
-            scan(x, view, interval, into, seen)
+        if x.numel():
+            scan(x, view, self._interval, self._into, self._seen)
 
     def finish_pass(self) -> None:
         """Ends a pass over the stream: merges what all processes saw and narrows the search."""
-        count = self._filled((1,), self._count)
-        checksum = self._seen[0].checksum
-        for table in (count, checksum, *(seen.below for seen in self._seen)):
+        count, seen = self._filled((1,), self._count), self._seen
+        for table in (count, seen.checksum, seen.below):
             self._reduce(table, "SUM")
         if int(count) == 0 and self.passes == 0:
             raise EmptyStreamError("no values were seen")
-        self._check_same(int(count), checksum)
+        self._check_same(int(count), seen.checksum)
         if self.passes == 0:
-            self._smallest, self._largest = self._seen[0].smallest, self._seen[0].largest
+            self._smallest, self._largest = seen.smallest, seen.largest
             self._reduce(self._smallest, "MIN")
             self._reduce(self._largest, "MAX")
             self._check_finite()
         self._agree_on_empty_bits()
-        ranks = [math.ceil(q * self.count) for q in self._quantiles]
-        for r, (rank, into) in enumerate(zip(ranks, self._into, strict=True)):
-            if isinstance(into, Kept):
-                self._select(r, rank, *self._gather(into))
-            else:
-                self._reduce(into.counts, "SUM")
-                self._narrow(r, rank, into.counts)
+        rank = math.ceil(self._quantile * self.count)
+        if isinstance(self._into, Kept):
+            self._select(rank, *self._gather(self._into))
+        else:
+            self._reduce(self._into.counts, "SUM")
+            self._narrow(rank, self._into.counts)
         self.passes += 1
-        self._gap.zero_()
-        todo = torch.where(self._lo < self._hi, self._inside, 0)
-        # A written-down value takes two numbers, a bin one.
-        self._begin_pass(keep=2 * int(todo.sum(1).max()) <= self._bins * self._lo.shape[1])
+        self._gap = torch.zeros_like(self._gap)
+        self._begin_pass()
 
     # ---- the search ----
 
-    def _begin_pass(self, keep: bool) -> None:
-        channels = self._lo.shape[1]
+    def _begin_pass(self) -> None:
         limits = torch.iinfo(KEYS[self._dtype])
         self._count = 0
-        self._seen = [Seen(channels, limits.max, self._device) for _ in self._lo]
-        open_ = (self._lo < self._hi) | (self.passes == 0)
+        self._seen = Seen(self._channels, limits.max, self._device)
+        # What the probe says is a guess, even where it leaves one key.
+        self._open = (self._lo < self._hi) | (self.passes == 0)
         lo, hi = (fold(keys, self._gap) for keys in (self._lo, self._hi))
         shift = finest_shift(lo, hi, self._bins, self._empty_bits)
-        bounds = (
-            torch.where(open_, self._lo, limits.max),
-            torch.where(open_, self._hi, limits.min),
+        self._interval = Interval(
+            torch.where(self._open, self._lo, limits.max),
+            torch.where(self._open, self._hi, limits.min),
+            self._gap,
+            shift,
         )
-        tables = zip(*bounds, self._gap, shift, strict=True)
-        self._intervals = [Interval(*(row.clone() for row in rows)) for rows in tables]
-        if keep:
-            sizes = torch.where(open_, self._inside, 0).sum(1).tolist()
-            self._into = [Kept(size, self._device) for size in sizes]
+        inside = int(torch.where(self._open, self._inside, 0).sum())
+        # A written-down value takes two numbers, a bin one.
+        if self.passes > 0 and 2 * inside <= self._bins * self._channels:
+            self._into = Kept(inside, self._device)
         else:
             bins = int(((hi >> shift) - (lo >> shift)).max()) + 1
-            self._into = [Counts(channels, bins, self._device) for _ in self._lo]
+            self._into = Counts(self._channels, bins, self._device)
 
-    def _narrow(self, r: int, rank: int, counts: Tensor) -> None:
+    def _narrow(self, rank: int, counts: Tensor) -> None:
         """From the counts of the bins to the bin that holds the rank, or to what lies outside."""
-        lo, hi, under = self._lo[r], self._hi[r], self._below[r]
-        if self.passes == 0:
-            under = self._seen[r].below
+        lo, hi = self._lo, self._hi
+        under = self._seen.below if self.passes == 0 else self._below
         # Values up to the end of each bin; in place, for this is the largest table there is.
         total = torch.cumsum(counts, 1, out=counts).add_(under.unsqueeze(1))
         bins = (total < rank).sum(1).clamp(max=counts.shape[1] - 1)
         upto = total.gather(1, bins.unsqueeze(1)).squeeze(1)
         before = total.gather(1, (bins - 1).clamp(min=0).unsqueeze(1)).squeeze(1)
         held = upto - torch.where(bins > 0, before, under)
-        start, end = self._intervals[r].ends(bins)
+        start, end = self._interval.ends(bins)
         new = [torch.maximum(lo, start), torch.minimum(hi, end), upto - held, held]
         if self.passes == 0:  # the guess may have missed
-            every = torch.full_like(lo, self.count)
-            zero = torch.zeros_like(lo)
-            last = total[:, -1]
+            zero, last = torch.zeros_like(lo), total[:, -1]
             self._replace(new, rank <= under, [self._smallest, lo - 1, zero, under])
-            self._replace(new, rank > last, [hi + 1, self._largest, last, every - last])
-            known = torch.zeros_like(lo, dtype=torch.bool)
-        else:
-            known = lo == hi
+            self._replace(new, rank > last, [hi + 1, self._largest, last, self.count - last])
         new[:2] = without_empty_ends(new[0], new[1], self._empty_bits)
-        old = (lo, hi, self._below[r], self._inside[r])
-        self._lo[r], self._hi[r], self._below[r], self._inside[r] = (
-            torch.where(known, was, becomes) for was, becomes in zip(old, new, strict=True)
-        )
+        old = [lo, hi, self._below, self._inside]
+        self._replace(old, self._open, new)
+        self._lo, self._hi, self._below, self._inside = old
 
     @staticmethod
     def _replace(columns: list[Tensor], where: Tensor, by: list[Tensor]) -> None:
         columns[:] = [torch.where(where, b, c) for b, c in zip(by, columns, strict=True)]
 
-    def _select(self, r: int, rank: int, keys: Tensor, channels: Tensor) -> None:
+    def _select(self, rank: int, keys: Tensor, channels: Tensor) -> None:
         """From all values of the intervals, written down, to the one of the rank."""
         keys, order = keys.sort()
         channels, order = channels[order].sort(stable=True)
         keys = keys[order]
-        todo = (self._lo[r] < self._hi[r]).nonzero().squeeze(1)
-        held = self._inside[r][todo]
+        todo = self._open.nonzero().squeeze(1)
+        held = self._inside[todo]
         if len(keys) != int(held.sum()):
             raise ChangedStreamError(f"pass {self.passes + 1} saw other values than the first")
-        answer = keys[held.cumsum(0) - held + rank - 1 - self._below[r][todo]]
-        self._lo[r][todo] = self._hi[r][todo] = answer
-        smaller = keys < self._lo[r][channels]
-        self._below[r].index_add_(0, channels, smaller.long())
+        answer = keys[held.cumsum(0) - held + rank - 1 - self._below[todo]]
+        self._lo[todo] = self._hi[todo] = answer
+        smaller = keys < self._lo[channels]
+        self._below.index_add_(0, channels, smaller.long())
 
     def _gather(self, kept: Kept) -> tuple[Tensor, Tensor]:
         """What all processes wrote down: each fills its own part of one long table."""
@@ -353,7 +337,7 @@ class QuantileSearch:
 
     def _dense(self, x: Tensor, dim: int) -> tuple[Tensor, layout.View]:
         """``x``, copied only if it is not dense, and how its channels lie in memory."""
-        channels = self._lo.shape[1]
+        channels = self._channels
         if channels != 1 and not (-x.dim() <= dim < x.dim() and x.shape[dim] == channels):
             raise ValueError(
                 f"expected {channels} channels in dim={dim}, got a batch of shape "

@@ -3,10 +3,10 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from streams import stream
 from torch import nn
 
 from torch_srelu.lab import googlenet
-from torch_srelu.lab.seeds import DropoutStream
 
 # Channels of the activations, as published: stem, then the inception blocks.
 SITES = {
@@ -55,9 +55,7 @@ def test_every_block_has_its_published_channels():
 
 @pytest.fixture(scope="module")
 def net() -> googlenet.GoogLeNet:
-    stream = DropoutStream(1, torch.device("cpu"))
-    stream.seek(0)
-    return googlenet.PLANS["googlenet-imagenette"].build("srelu", dropout=stream)
+    return googlenet.PLANS["googlenet-imagenette"].build("srelu", dropout=stream())
 
 
 def test_shapes_with_and_without_heads(net):

@@ -13,7 +13,7 @@ from checks import (
     TRUNCATION_ULPS,
     Problem,
     device_of,
-    lay_out,
+    double_problem,
     problems,
     rounding,
     takes,
@@ -65,17 +65,14 @@ def test_together_or_one_after_the_other(execution: str, problem: Problem, froze
     assert bool(((grads[5].double() - expected[5].double()).abs() <= slack).all())
 
 
-def _double_problem(execution: str, layout: str = "contiguous"):
-    torch.manual_seed(1)
-    device = device_of(execution)
-    x = lay_out(torch.randn(2, 3, 4, 2, dtype=torch.double, device=device), layout)
-    values = ([0.3, 0.8, -0.7], [1.0, 0.0, 1.7], [0.3, -0.4, 0.6], [0.0, 0.2, -1.0], [1, 0, -2])
-    leaves = [torch.tensor(v, dtype=torch.double, device=device) for v in values]
-    return x.detach().requires_grad_(), [leaf.requires_grad_() for leaf in leaves]
+def _biased_problem(execution: str, layout: str = "contiguous"):
+    x, params = double_problem(execution, layout)
+    bias = torch.tensor([1, 0, -2], dtype=torch.double, device=x.device)
+    return x, [*params, bias.requires_grad_()]
 
 
 def test_gradients_of_both_orders(execution: str) -> None:
-    x, (*params, bias) = _double_problem(execution)
+    x, (*params, bias) = _biased_problem(execution)
 
     def function(x, t_r, a_r, t_l, a_l, bias):
         return torch_srelu.srelu(x, t_r, a_r, t_l, a_l, bias=bias)
@@ -87,7 +84,7 @@ def test_gradients_of_both_orders(execution: str) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_opcheck(execution: str, layout: str) -> None:
-    x, (*params, bias) = _double_problem(execution, layout)
+    x, (*params, bias) = _biased_problem(execution, layout)
     with using(execution):
         torch.library.opcheck(registration.biased_srelu, (x, *params, bias, 1, False))
         tensors = [t.detach() for t in (torch.randn_like(x), x, *params)]
@@ -98,7 +95,7 @@ def test_opcheck(execution: str, layout: str) -> None:
 
 
 def test_compiled(execution: str) -> None:
-    x, (*params, bias) = _double_problem(execution)
+    x, (*params, bias) = _biased_problem(execution)
 
     def function(x):
         return torch_srelu.srelu(x, *params, bias=bias).square().sum()
@@ -111,7 +108,7 @@ def test_compiled(execution: str) -> None:
 
 
 def test_bad_biases(execution: str) -> None:
-    x, (*params, _) = _double_problem(execution)
+    x, (*params, _) = _biased_problem(execution)
     for bias, error, match in (
         (
             torch.zeros(4),

@@ -12,6 +12,7 @@ from checks import (
     Problem,
     assert_three_way,
     device_of,
+    double_problem,
     lay_out,
     problems,
     takes,
@@ -59,26 +60,14 @@ def test_tensors_of_many_blocks(execution: str, shape, layout: str, shared: bool
     assert_three_way(Problem(x, params, torch.randn(shape), 1), execution)
 
 
-def _double_problem(execution: str, layout: str = "contiguous"):
-    torch.manual_seed(1)
-    device = device_of(execution)
-    x = lay_out(torch.randn(2, 3, 4, 2, dtype=torch.double, device=device), layout)
-    # thresholds equal, ordered, crossed; slopes of 0 and 1 included
-    params = [
-        torch.tensor(values, dtype=torch.double, device=device)
-        for values in ([0.3, 0.8, -0.7], [1.0, 0.0, 1.7], [0.3, -0.4, 0.6], [0.0, 0.2, -1.0])
-    ]
-    return x.detach().requires_grad_(), [p.requires_grad_() for p in params]
-
-
 def test_gradcheck(execution: str) -> None:
-    x, params = _double_problem(execution)
+    x, params = double_problem(execution)
     with using(execution):
         assert gradcheck(torch_srelu.srelu, (x, *params), check_batched_grad=True)
 
 
 def test_gradgradcheck(execution: str) -> None:
-    x, params = _double_problem(execution)
+    x, params = double_problem(execution)
     with using(execution):
         # the interpreter is slow; fast mode checks a random direction instead of every one
         fast = execution == "triton" and device_of(execution) == "cpu"
@@ -94,7 +83,7 @@ def _finite_difference(function, points, tangents, step=1e-6):
 @pytest.mark.parametrize("how", ["eager", "compiled"])
 def test_forward_mode(execution: str, how: str) -> None:
     """jvp, plain and inside torch.compile, against finite differences: never silently zero."""
-    x, params = _double_problem(execution)
+    x, params = double_problem(execution)
     points = tuple(t.detach() for t in (x, *params))
     tangents = tuple(torch.randn_like(p) for p in points)
 
@@ -108,7 +97,7 @@ def test_forward_mode(execution: str, how: str) -> None:
 
 
 def test_dual_tensors(execution: str) -> None:
-    x, params = _double_problem(execution)
+    x, params = double_problem(execution)
     tangent = torch.randn_like(x)
     with using(execution), forward_ad.dual_level():
         dual = forward_ad.make_dual(x.detach(), tangent)
@@ -120,7 +109,7 @@ def test_dual_tensors(execution: str) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_opcheck(execution: str, layout: str) -> None:
-    x, params = _double_problem(execution, layout)
+    x, params = double_problem(execution, layout)
     with using(execution):
         torch.library.opcheck(registration.srelu, (x, *params, 1, False))
         arguments = (torch.randn_like(x), x, *params, 1)

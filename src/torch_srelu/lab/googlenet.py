@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .activations import Activation, Site
-from .layers import LRN, Layer, convolution, dense, xavier
-from .network import Network, Plan, Rate
-from .seeds import Dropout, DropoutStream, generator
+from .activations import Site
+from .layers import LRN, Layer, Layered, convolution, dense, xavier
+from .network import Making, Plan
+from .seeds import Dropout, DropoutStream
 
 SIZE = 224
 AUXILIARY = 0.3  # weight of each auxiliary loss
@@ -59,9 +59,9 @@ HEADS_AFTER = ("4a", "4d")
 class _Maker:
     """Makes layers with the network's activation, from its random streams."""
 
-    def __init__(self, unit: Activation, options: Mapping[str, Any], seed: int) -> None:
-        self.unit, self.options = unit, options
-        self.weights, self.draws = generator(seed, "weights"), generator(seed, "activation")
+    def __init__(self, making: Making) -> None:
+        self.making = making
+        self.weights, self.draws = making.streams()
 
     def conv(self, inputs: int, outputs: int, kernel: int, size: int, stride: int = 1) -> Layer:
         """A convolution with its activation; ``size`` is that of its output."""
@@ -86,7 +86,7 @@ class _Maker:
         return Layer(dense(inputs, classes, xavier, self.weights), nn.Identity())
 
     def _act(self, channels: int, size: int) -> nn.Module:
-        return self.unit.build(Site(channels, size, size, self.draws), **self.options)
+        return self.making.act(Site(channels, size, size, self.draws))
 
 
 def _halve() -> nn.Module:
@@ -133,7 +133,7 @@ def _head(inputs: int, classes: int, make: _Maker, stream: DropoutStream | None)
     )
 
 
-class GoogLeNet(Network):
+class GoogLeNet(Layered):
     """GoogLeNet for images of 224 x 224 pixels.
 
     Args:
@@ -197,17 +197,7 @@ class GoogLeNet(Network):
 
     def layers(self) -> Iterator[tuple[str, Layer]]:
         """Convolutions and dense layers from low to high, those of the heads last."""
-        named = [(n, m) for n, m in self.named_modules() if isinstance(m, Layer)]
-        return iter(sorted(named, key=lambda layer: layer[0].startswith("heads")))
-
-    def sites(self) -> Iterator[tuple[str, nn.Module]]:
-        for name, layer in self.layers():
-            if not isinstance(layer.act, nn.Identity):
-                yield name, layer.act
-
-    def rates(self, weight_decay: float) -> Iterator[Rate]:
-        for _, layer in self.layers():
-            yield from layer.rates(weight_decay)
+        return iter(sorted(super().layers(), key=lambda layer: layer[0].startswith("heads")))
 
 
 @dataclass(frozen=True)
@@ -225,16 +215,8 @@ class GoogLeNetPlan(Plan):
 
     heads: bool = True
 
-    def build(
-        self,
-        act: str,
-        options: Mapping[str, Any] | None = None,
-        *,
-        seed: int = 0,
-        dropout: DropoutStream | None = None,
-    ) -> GoogLeNet:
-        maker = _Maker(self.unit(act), options or {}, seed)
-        return GoogLeNet(self.classes, maker, self.heads, dropout)
+    def made(self, making: Making) -> GoogLeNet:
+        return GoogLeNet(self.classes, _Maker(making), self.heads, making.dropout)
 
 
 PLANS = {

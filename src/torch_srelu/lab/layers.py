@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .network import Rate, activation_rates
+from .network import Network, Rate, activation_rates
 
 Start = Callable[[Tensor, torch.Generator], object]
 _Map = TypeVar("_Map", nn.Conv2d, nn.Linear)
@@ -78,6 +78,25 @@ class Layer(nn.Module):
     def extra_repr(self) -> str:
         limit = "" if self.max_norm is None else f", max_norm={self.max_norm}"
         return f"weight_lr={self.weight_lr}, bias_lr={self.bias_lr}{limit}"
+
+
+class Layered(Network):
+    """A network all of whose parameters are in `Layer`s."""
+
+    def layers(self) -> Iterator[tuple[str, Layer]]:
+        """Convolutions and dense layers by name, from low to high."""
+        for name, module in self.named_modules():
+            if isinstance(module, Layer):
+                yield name, module
+
+    def sites(self) -> Iterator[tuple[str, nn.Module]]:
+        for name, layer in self.layers():
+            if not isinstance(layer.act, nn.Identity):
+                yield name, layer.act
+
+    def rates(self, weight_decay: float) -> Iterator[Rate]:
+        for _, layer in self.layers():
+            yield from layer.rates(weight_decay)
 
 
 def convolution(

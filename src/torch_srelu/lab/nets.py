@@ -18,8 +18,8 @@ from torch_srelu import SReLU, srelu
 from . import network
 from .activations import Site
 from .choices import check_choice
-from .network import Chain, Rate, activation_rates
-from .seeds import Dropout, DropoutStream, generator
+from .network import Chain, Making, Rate, activation_rates
+from .seeds import Dropout, DropoutStream
 
 
 @dataclass(frozen=True)
@@ -56,15 +56,8 @@ class Plan(network.Plan):
 
     layers: tuple[Conv | Pool, ...]
 
-    def build(
-        self,
-        act: str,
-        options: Mapping[str, Any] | None = None,
-        *,
-        seed: int = 0,
-        dropout: DropoutStream | None = None,
-    ) -> network.Network:
-        return build(self, act, options, seed=seed, dropout=dropout)
+    def made(self, making: Making) -> network.Network:
+        return nin(self, making)
 
 
 def _cifar(
@@ -250,18 +243,22 @@ def build(
         5672
     """
     spec = plan(net) if isinstance(net, str) else net
-    unit = spec.unit(act)
-    weights, draws = generator(seed, "weights"), generator(seed, "activation")
+    return nin(spec, Making(spec.unit(act), options or {}, seed, dropout))
+
+
+def nin(spec: Plan, making: Making) -> NIN:
+    """The network of a plan's layers alone: what `build` makes, and the trunk of others."""
+    weights, draws = making.streams()
     modules: OrderedDict[str, nn.Module] = OrderedDict()
     channels, size = spec.channels, spec.size
     for layer in spec.layers:
         if isinstance(layer, Pool):
             modules[layer.name] = POOLS[layer.kind](3, stride=2, ceil_mode=True)
-            modules[layer.name + "_dropout"] = Dropout(layer.dropout, dropout)
+            modules[layer.name + "_dropout"] = Dropout(layer.dropout, making.dropout)
             size = (size - 2) // 2 + 1
         else:
             site = Site(layer.channels, size, size, draws)
-            built = unit.build(site, **(options or {})) if layer.acts else nn.Identity()
+            built = making.act(site) if layer.acts else nn.Identity()
             modules[layer.name] = Block(layer, channels, built, weights)
             channels = layer.channels
     return NIN(modules)

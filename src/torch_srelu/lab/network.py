@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .activations import APL, Activation, activation
+from .activations import APL, Activation, Site, activation
 from .fates import DEAD_AFTER
-from .seeds import DropoutStream
+from .seeds import DropoutStream, generator
 
 
 class Rate(NamedTuple):
@@ -72,6 +73,30 @@ class Network(nn.Module):
         raise NotImplementedError
 
 
+class Making(NamedTuple):
+    """What a network is made with.
+
+    Attributes:
+        unit: Its activation.
+        options: Options of that.
+        seed: Feeds the streams for weights and for activation parameters.
+        dropout: Where all that is random in training draws from; needed for training only.
+    """
+
+    unit: Activation
+    options: Mapping[str, Any]
+    seed: int
+    dropout: DropoutStream | None
+
+    def streams(self) -> tuple[torch.Generator, torch.Generator]:
+        """Where weights and where activation parameters draw from, both at their start."""
+        return generator(self.seed, "weights"), generator(self.seed, "activation")
+
+    def act(self, site: Site) -> nn.Module:
+        """The activation for one layer."""
+        return self.unit.build(site, **self.options)
+
+
 @dataclass(frozen=True)
 class Plan:
     """A network before it is built.
@@ -112,6 +137,10 @@ class Plan:
             seed: Feeds the streams for weights and for activation parameters.
             dropout: Where all that is random in training draws from; needed for training only.
         """
+        return self.made(Making(self.unit(act), options or {}, seed, dropout))
+
+    def made(self, making: Making) -> Network:
+        """What `build` returns, with an activation that the network can have."""
         raise NotImplementedError
 
     def unit(self, act: str) -> Activation:

@@ -7,7 +7,6 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,42 +19,12 @@ from .distributed import choose_device, team
 from .environment import environment
 from .fates import DEAD, DIVERGED, FINISHED, chance, judge
 from .held import held_record
-from .history import Metrics
 from .records import Record
 from .run import Run
 from .session import Session
+from .watch import Callback, Progress, Stopped, Watch
 
-_SHOWN_EVERY = 0.5  # seconds between two calls of on_step
-
-
-@dataclass(frozen=True)
-class Progress:
-    """Where a run stands.
-
-    Attributes:
-        run: Which run.
-        folder: Its record.
-        epoch: Epochs done.
-        share: How much of the training is done, in [0, 1].
-        seconds_left: How long the rest will take at the pace so far; None before there is one.
-        phase: "frozen", "thawed" or "plain".
-        metrics: The last epoch, if there was one.
-    """
-
-    run: Run
-    folder: Path
-    epoch: int
-    share: float
-    seconds_left: float | None
-    phase: str
-    metrics: Metrics | None
-
-
-Callback = Callable[[Progress], None]
-
-
-class Stopped(Exception):
-    """The run was told to stop; its checkpoint is where it goes on."""
+__all__ = ["Progress", "Stopped", "algorithms", "train"]
 
 
 def train(
@@ -120,7 +89,7 @@ def train(
             elif weights is not None:
                 session.begin_with(weights)
             startup = time.monotonic() - began
-            watch = _Watch(session, record, on_epoch, on_step, checkpoint_seconds, stop)
+            watch = Watch(session, record, on_epoch, on_step, checkpoint_seconds, stop)
             status = _train(session, watch)
             watch.save()
             _finish(session, record, status, startup + session.take_step.preparing)
@@ -128,7 +97,7 @@ def train(
         return records.load(record.folder)
 
 
-def _train(session: Session, watch: _Watch) -> str:
+def _train(session: Session, watch: Watch) -> str:
     """Trains to the end, or to where it makes no sense to go on; returns the status."""
     run = session.run
     guessing, dead_after = chance(dataset(run.dataset).classes), systems.plan(run.net).dead_after
@@ -145,76 +114,6 @@ def _train(session: Session, watch: _Watch) -> str:
             return DIVERGED
         watch.epoch()
     return found
-
-
-class _Watch:
-    """Between steps and epochs: checkpoints in time, and callbacks."""
-
-    def __init__(
-        self,
-        session: Session,
-        record: Record,
-        on_epoch: Callback | None,
-        on_step: Callback | None,
-        checkpoint_seconds: float,
-        stop: Callable[[], bool] | None,
-    ) -> None:
-        self.session, self.record = session, record
-        self.on_epoch, self.on_step, self.stop = on_epoch, on_step, stop
-        self.checkpoint_seconds = checkpoint_seconds
-        self.began = self.saved = self.shown = time.monotonic()
-        self.first = self._done()
-
-    def step(self) -> None:
-        now = time.monotonic()
-        # What the processes have added up in an unfinished epoch differs from one to the other: a
-        # team stops between epochs only.
-        if self.session.team.world == 1 and now - self.saved >= self.checkpoint_seconds:
-            self.session.settle()
-            self.save()
-        if self.on_step and self.session.team.leads and now - self.shown >= _SHOWN_EVERY:
-            self.shown = now
-            self.on_step(self._progress())
-        self._stop_if_told()
-
-    def epoch(self) -> None:
-        if time.monotonic() - self.saved >= self.checkpoint_seconds:
-            self.save()
-        if self.on_epoch and self.session.team.leads:
-            self.on_epoch(self._progress())
-        self._stop_if_told()
-
-    def _stop_if_told(self) -> None:
-        if self.stop is not None and self.stop():
-            self.session.settle()
-            self.save()
-            raise Stopped
-
-    def save(self) -> None:
-        """Writes all that is known so far, and from where to go on."""
-        if self.session.team.leads:
-            records.write_history(self.record.folder, self.session.history)
-            checkpoints.save(self.record.folder, self.session.state_dict())
-        self.saved = time.monotonic()
-
-    def _done(self) -> float:
-        session = self.session
-        return (session.epoch + session.step / session.steps) / session.run.epochs
-
-    def _progress(self) -> Progress:
-        session, share = self.session, self._done()
-        gained = share - self.first
-        pace = (time.monotonic() - self.began) / gained if gained > 0 else None
-        metrics = session.history.metrics
-        return Progress(
-            run=session.run,
-            folder=self.record.folder,
-            epoch=session.epoch,
-            share=share,
-            seconds_left=None if pace is None else pace * (1 - share),
-            phase=session.phase,
-            metrics=metrics[-1] if metrics else None,
-        )
 
 
 def _finish(session: Session, record: Record, status: str, startup: float) -> None:

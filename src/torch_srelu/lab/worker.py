@@ -44,7 +44,8 @@ def main() -> int:
     switch = _Switch()
     order = json.loads(sys.stdin.readline())
     from .run import Run  # slow to import: the switch comes first
-    from .train import Progress, Stopped, train
+    from .train import train
+    from .watch import Progress, Stopped
 
     def report(progress: Progress) -> None:
         loss = progress.metrics.train_loss if progress.metrics else None

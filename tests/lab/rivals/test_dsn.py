@@ -3,21 +3,15 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from streams import stream
 from torch import nn
 
 from torch_srelu.lab import nets
 from torch_srelu.lab.rivals.dsn import COMPANIONS_UNTIL, PLANS, SUPERVISED, squared_hinge
-from torch_srelu.lab.seeds import DropoutStream
 
 
 def count(net: nn.Module) -> int:
     return sum(p.numel() for p in net.parameters())
-
-
-def stream() -> DropoutStream:
-    made = DropoutStream(1, torch.device("cpu"))
-    made.seek(0)
-    return made
 
 
 @pytest.mark.parametrize("data", ["cifar10", "cifar100", "mnist"])

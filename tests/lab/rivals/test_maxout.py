@@ -5,17 +5,9 @@ import math
 import pytest
 import torch
 from scipy.stats import chisquare
+from streams import stream
 
 from torch_srelu.lab.rivals.maxout import Maxout, ProbMaxout
-from torch_srelu.lab.seeds import DropoutStream
-
-CPU = torch.device("cpu")
-
-
-def stream(step: int = 0) -> DropoutStream:
-    made = DropoutStream(1, CPU)
-    made.seek(step)
-    return made
 
 
 @pytest.mark.parametrize("shape", [(5, 12), (2, 12, 3, 4)])

@@ -3,16 +3,10 @@
 import pytest
 import torch
 from scipy.stats import chisquare
+from streams import stream
 
 from torch_srelu.lab.activations import ACTIVATIONS
 from torch_srelu.lab.rivals.stochastic_pooling import PLANS, StochasticPool2d
-from torch_srelu.lab.seeds import DropoutStream
-
-
-def stream() -> DropoutStream:
-    made = DropoutStream(1, torch.device("cpu"))
-    made.seek(0)
-    return made
 
 
 def windows(image: torch.Tensor, window: int, stride: int) -> list[list[torch.Tensor]]:

@@ -17,7 +17,7 @@ from ...wording import counted
 from ..fates import FINISHED
 from ..records import Record
 from ..run import Run
-from ..train import Progress
+from ..watch import Progress
 from .terminal import duration
 
 QUIET_SECONDS = 15  # a log file gets a sign of life this often

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..history import Metrics
 from ..records import Record
-from ..train import Progress
+from ..watch import Progress
 from .terminal import errors
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from ..distributed import world_size
 from ..records import Record
 from ..run import Run
 from ..systems import PLANS
-from ..train import Progress, Stopped
 from ..train import train as train_run
+from ..watch import Progress, Stopped
 from .board import Board, shown
 from .choosing import SETTINGS, chosen_runs, parse_settings, rivals_in_words
 from .data import DataFolder, check_data_folder

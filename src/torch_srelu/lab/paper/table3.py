@@ -17,15 +17,20 @@ from .standing import Cell, Standing
 
 def grids(standing: Standing) -> list[Grid]:
     """Table 3: mean learned parameters by layer beside the paper's, thresholds and slopes."""
-    made = []
-    for condition, paper in LEARNED.items():
+    return [
+        _grid(condition, length, names, LEARNED[condition], cell, standing)
+        for condition, length, cell in _cells(standing)
+        for names in (LEARNED_NAMES[:2], LEARNED_NAMES[2:])
+    ]
+
+
+def _cells(standing: Standing) -> Iterator[tuple[str, str, Cell | None]]:
+    """Each condition at each length that has records, and without any at the short one."""
+    for condition in LEARNED:
         for length in LENGTHS:
             cell = standing.cell("nin+srelu", condition, length)
-            if cell is None and length != "short":
-                continue
-            for names in (LEARNED_NAMES[:2], LEARNED_NAMES[2:]):
-                made.append(_grid(condition, length, names, paper, cell, standing))
-    return made
+            if cell is not None or length == "short":
+                yield condition, length, cell
 
 
 def _grid(
@@ -80,25 +85,21 @@ def _shapes(learned: Sequence[Layer]) -> str:
 
 def entries(standing: Standing) -> Iterator[dict[str, Any]]:
     """One plain value for each parameter of each layer, and each length that has records."""
-    for condition, paper in LEARNED.items():
-        for length in LENGTHS:
-            cell = standing.cell("nin+srelu", condition, length)
-            if cell is None and length != "short":
-                continue
-            ours = layers(cell.rival) if cell else {}
-            for layer, values in paper.items():
-                for name, value in zip(LEARNED_NAMES, values, strict=True):
-                    learned, place = ours.get(layer), NAMES.index(name)
-                    note = (
-                        f"std over seeds; over channels {learned.std[place]:.4g}"
-                        if learned
-                        else f"not run: {how_to_run('nin+srelu', condition, standing)}"
-                    )
-                    yield entry(
-                        f"nin+srelu:{layer}:{name}",
-                        condition,
-                        value,
-                        learned.seeds[place] if learned else None,
-                        protocol("nin+srelu", condition, length),
-                        note,
-                    )
+    for condition, length, cell in _cells(standing):
+        ours = layers(cell.rival) if cell else {}
+        for layer, values in LEARNED[condition].items():
+            for name, value in zip(LEARNED_NAMES, values, strict=True):
+                learned, place = ours.get(layer), NAMES.index(name)
+                note = (
+                    f"std over seeds; over channels {learned.std[place]:.4g}"
+                    if learned
+                    else f"not run: {how_to_run('nin+srelu', condition, standing)}"
+                )
+                yield entry(
+                    f"nin+srelu:{layer}:{name}",
+                    condition,
+                    value,
+                    learned.seeds[place] if learned else None,
+                    protocol("nin+srelu", condition, length),
+                    note,
+                )

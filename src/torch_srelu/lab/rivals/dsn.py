@@ -8,9 +8,8 @@ activation. Ours are: no falling rate of the heads' own, and everything on MNIST
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -19,8 +18,8 @@ from torch import Tensor, nn
 from .. import nets
 from ..fates import PATIENCE
 from ..layers import dense
-from ..network import Network, Rate
-from ..seeds import DropoutStream, generator
+from ..network import Making, Network, Rate
+from ..seeds import generator
 
 SUPERVISED = ("conv1", "conv2", "conv3")
 COMPANIONS_UNTIL = 50 / 200  # thousand iterations of the whole training
@@ -120,18 +119,10 @@ class DSNPlan(nets.Plan):
 
     loss: str
 
-    def build(
-        self,
-        act: str,
-        options: Mapping[str, Any] | None = None,
-        *,
-        seed: int = 0,
-        dropout: DropoutStream | None = None,
-    ) -> DSN:
-        trunk = nets.build(self, act, options, seed=seed, dropout=dropout)
+    def made(self, making: Making) -> DSN:
         # Another position of the stream: the trunk's weights are those of NIN.
-        draws = generator(seed, "weights", position=1)
-        return DSN(trunk, self.size, self.classes, self.loss, draws)
+        draws = generator(making.seed, "weights", position=1)
+        return DSN(nets.nin(self, making), self.size, self.classes, self.loss, draws)
 
 
 def _plan(data: str, loss: str) -> DSNPlan:

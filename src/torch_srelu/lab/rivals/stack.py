@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch import Tensor, nn
 
 from .. import nets, network
 from ..activations import Site
 from ..fates import PATIENCE
-from ..layers import LRN, Layer, Start, convolution, dense, he
-from ..network import Chain, Rate
-from ..seeds import Dropout, DropoutStream, generator
+from ..layers import LRN, Layer, Layered, Start, convolution, dense, he
+from ..network import Chain, Making
+from ..seeds import Dropout, DropoutStream
 from .max_norm import limit_norm
 
 
@@ -109,15 +108,8 @@ class Plan(network.Plan):
     layers: tuple[Conv | Dense | Pool | Drop | Norm, ...]
     dead_after: int = field(default=PATIENCE, kw_only=True)
 
-    def build(
-        self,
-        act: str,
-        options: Mapping[str, Any] | None = None,
-        *,
-        seed: int = 0,
-        dropout: DropoutStream | None = None,
-    ) -> network.Network:
-        maker = _Maker(self, act, options or {}, seed, dropout)
+    def made(self, making: Making) -> network.Network:
+        maker = _Maker(self, making)
         modules: dict[str, nn.Module] = {}
         before = "input"
         for layer in self.layers:
@@ -127,7 +119,7 @@ class Plan(network.Plan):
             elif isinstance(layer, Pool):
                 modules[f"{before}_pool"] = maker.pool(layer)
             elif isinstance(layer, Drop):
-                modules[f"{before}_dropout"] = Dropout(layer.share, dropout)
+                modules[f"{before}_dropout"] = Dropout(layer.share, making.dropout)
             else:
                 modules[f"{before}_norm"] = LRN(layer.size, layer.alpha, layer.beta)
         return Stack(modules)
@@ -136,17 +128,10 @@ class Plan(network.Plan):
 class _Maker:
     """Makes the layers of a plan, knowing what comes out of the one before."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        act: str,
-        options: Mapping[str, Any],
-        seed: int,
-        stream: DropoutStream | None,
-    ) -> None:
-        self.unit, self.options, self.stream = plan.unit(act), options, stream
+    def __init__(self, plan: Plan, making: Making) -> None:
+        self.making = making
         self.channels, self.size, self.depth = plan.channels, plan.size, 0
-        self.weights, self.draws = generator(seed, "weights"), generator(seed, "activation")
+        self.weights, self.draws = making.streams()
 
     def layer(self, layer: Conv | Dense) -> Layer:
         linear = self._linear(layer)
@@ -165,17 +150,17 @@ class _Maker:
         )
 
     def _act(self, layer: Conv | Dense) -> nn.Module:
-        size, depth = self.size, self.depth
+        size, depth, stream = self.size, self.depth, self.making.dropout
         self.depth += 1
-        site = Site(layer.channels, size, size, self.draws, layer.pieces, depth, self.stream)
-        return self.unit.build(site, **self.options)
+        site = Site(layer.channels, size, size, self.draws, layer.pieces, depth, stream)
+        return self.making.act(site)
 
     def pool(self, pool: Pool) -> nn.Module:
         self.size = -(-(self.size - pool.window) // pool.stride) + 1
-        return pool.kind(pool.window, pool.stride, self.stream)
+        return pool.kind(pool.window, pool.stride, self.making.dropout)
 
 
-class Stack(Chain):
+class Stack(Layered, Chain):
     """The layers of a plan, the last of which gives the logits.
 
     Shape:
@@ -184,21 +169,6 @@ class Stack(Chain):
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x).flatten(1)
-
-    def layers(self) -> Iterator[tuple[str, Layer]]:
-        """The convolutions and dense layers by name."""
-        for name, module in self.named_children():
-            if isinstance(module, Layer):
-                yield name, module
-
-    def sites(self) -> Iterator[tuple[str, nn.Module]]:
-        for name, layer in self.layers():
-            if not isinstance(layer.act, nn.Identity):
-                yield name, layer.act
-
-    def rates(self, weight_decay: float) -> Iterator[Rate]:
-        for _, layer in self.layers():
-            yield from layer.rates(weight_decay)
 
     def constrain(self) -> None:
         for _, layer in self.layers():

@@ -13,17 +13,15 @@ network below the last layer, which is that of the APL paper.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..data.registry import dataset
-from ..network import Network, Rate
-from ..seeds import DropoutStream
+from ..network import Making, Network, Rate
 from .apl_network import cnn
 from .stack import Plan, Stack
 
@@ -153,15 +151,8 @@ class TreePlan(Plan):
 
     superclass: tuple[int, ...]
 
-    def build(
-        self,
-        act: str,
-        options: Mapping[str, Any] | None = None,
-        *,
-        seed: int = 0,
-        dropout: DropoutStream | None = None,
-    ) -> TreeNetwork:
-        body = super().build(act, options, seed=seed, dropout=dropout)
+    def made(self, making: Making) -> TreeNetwork:
+        body = super().made(making)
         assert isinstance(body, Stack)
         return TreeNetwork(body, TreePrior(torch.tensor(self.superclass)))
 
