@@ -14,6 +14,7 @@ from PIL import Image
 
 from torch_srelu.lab.batches import epoch_order
 from torch_srelu.lab.data.errors import DataError
+from torch_srelu.lab.data.imagenet import batches as batches_module
 from torch_srelu.lab.data.imagenet import reading
 from torch_srelu.lab.data.imagenet.batches import (
     KeptBatches,
@@ -185,6 +186,40 @@ def test_an_image_that_cannot_be_decoded_is_skipped_and_named(tmp_path):
     assert skipped == {"train/n02/1.JPEG"}
     assert labels.tolist() == [0] * 4 + [1] * 3 + [2] * 4
     assert torch.equal(images[5], decode(train.read(6)))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_last_batch_of_nothing_but_an_unreadable_image_is_left_out(
+    tmp_path, monkeypatch, workers
+):
+    root = write_folders(tmp_path)
+    (root / "train/n03/3.JPEG").write_bytes(b"no image")
+    train, _ = open_images(root, Team())
+    monkeypatch.setattr(batches_module, "_READ", 11)  # the twelfth image is a batch of its own
+    with pytest.warns(UserWarning, match="train/n03/3.JPEG cannot be decoded and is skipped"):
+        images, labels, skipped = load_whole(train, CPU, workers)
+    assert skipped == {"train/n03/3.JPEG"}
+    assert labels.tolist() == [0] * 4 + [1] * 4 + [2] * 3
+    assert len(images) == 11
+    skipped = set()
+    with pytest.warns(UserWarning, match="cannot be decoded"):
+        pieces = list(evaluated(train, CPU, workers, skipped))
+    assert [len(x) for x, _ in pieces] == [11]
+    assert skipped == {"train/n03/3.JPEG"}
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_training_batch_without_any_image_is_an_error_in_plain_words(tmp_path, workers):
+    root = write_folders(tmp_path)
+    (root / "train/n03/3.JPEG").write_bytes(b"no image")
+    train, _ = open_images(root, Team())
+    alone = StreamedBatches(train, 1, seed=1, device=CPU, team=Team(), workers=workers)
+    message = r"^no image of a whole batch can be decoded, first train/n03/3.JPEG: replace or "
+    with (
+        pytest.warns(UserWarning, match="cannot be decoded"),
+        pytest.raises(DataError, match=message),
+    ):
+        epoch(alone, 0)
 
 
 def test_too_many_unreadable_images_are_an_error(tmp_path):
