@@ -271,6 +271,17 @@ def test_a_missing_shard_is_named(tmp_path):
         open_images(root, Team())
 
 
+def test_a_shard_that_both_parts_would_take_is_refused(tmp_path):
+    root = tmp_path
+    write_shard(root / "trainval-000000.tar", {"1.jpg": encoded(1), "1.cls": b"0"})
+    with pytest.raises(DataError, match=r"trainval-000000.tar has train and val in its name"):
+        open_images(root, Team())
+    (root / "train").mkdir()
+    (root / "trainval-000000.tar").rename(root / "train/trainval-000000.tar")
+    write_shard(root / "val/test.tar", {"2.jpg": encoded(2), "2.cls": b"0"})
+    assert [len(listing) for listing in open_images(root, Team())] == [1, 1]
+
+
 @pytest.mark.parametrize(
     ("members", "message"),
     [
