@@ -99,6 +99,12 @@ def test_an_unknown_granularity_of_apl_is_refused():
         activation("apl").build(site(), per="pixel")
 
 
+def test_a_negative_number_of_hinges_is_refused(x):
+    with pytest.raises(ValueError, match="hinges of apl must not be negative, got -1"):
+        activation("apl").build(site(), hinges=-1)
+    assert torch.equal(activation("apl").build(site(), hinges=0)(x), F.relu(x))
+
+
 def test_a_new_activation_is_two_lines(monkeypatch, x):
     monkeypatch.setattr("torch_srelu.lab.activations.ACTIVATIONS", dict(ACTIVATIONS))
 

@@ -19,6 +19,7 @@ from torch_srelu.lab import archives, files, records
 from torch_srelu.lab.cli import training
 from torch_srelu.lab.cli.board import Board, shown
 from torch_srelu.lab.cli.choosing import chosen_runs, parse_settings
+from torch_srelu.lab.comparison import names
 from torch_srelu.lab.held import LOCK
 from torch_srelu.lab.recipes import recipe
 from torch_srelu.lab.train import Progress
@@ -127,6 +128,12 @@ def test_a_list_of_names_needs_neither_quotes_nor_brackets(typed: str) -> None:
     assert parse_settings([f"fixed={typed}"]) == {"fixed": ["t_r", "a_r"]}
     (run,) = chosen_runs([f"srelu:a_l=0.1,fixed={typed},quantile=0.8"], [1], "digits", {})
     assert (run.options, run.fixed, run.quantile) == ({"a_l": 0.1}, ("t_r", "a_r"), 0.8)
+
+
+def test_a_rival_can_be_typed_as_tables_name_it() -> None:
+    typed = ["srelu", "srelu:fixed=t_r,a_r", "srelu:a_l=0.1,fixed=t_r", "lrelu:slope=1"]
+    runs = chosen_runs(typed, [1], "digits", {})
+    assert chosen_runs(names(runs), [1], "digits", {}) == runs
 
 
 def test_settings_may_be_typed_with_blanks_and_a_comma_too_many() -> None:

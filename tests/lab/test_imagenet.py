@@ -14,6 +14,7 @@ from PIL import Image
 
 from torch_srelu.lab.batches import epoch_order
 from torch_srelu.lab.data.errors import DataError
+from torch_srelu.lab.data.imagenet import batches as batches_module
 from torch_srelu.lab.data.imagenet import reading
 from torch_srelu.lab.data.imagenet.batches import (
     KeptBatches,
@@ -187,6 +188,40 @@ def test_an_image_that_cannot_be_decoded_is_skipped_and_named(tmp_path):
     assert torch.equal(images[5], decode(train.read(6)))
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_last_batch_of_nothing_but_an_unreadable_image_is_left_out(
+    tmp_path, monkeypatch, workers
+):
+    root = write_folders(tmp_path)
+    (root / "train/n03/3.JPEG").write_bytes(b"no image")
+    train, _ = open_images(root, Team())
+    monkeypatch.setattr(batches_module, "_READ", 11)  # the twelfth image is a batch of its own
+    with pytest.warns(UserWarning, match="train/n03/3.JPEG cannot be decoded and is skipped"):
+        images, labels, skipped = load_whole(train, CPU, workers)
+    assert skipped == {"train/n03/3.JPEG"}
+    assert labels.tolist() == [0] * 4 + [1] * 4 + [2] * 3
+    assert len(images) == 11
+    skipped = set()
+    with pytest.warns(UserWarning, match="cannot be decoded"):
+        pieces = list(evaluated(train, CPU, workers, skipped))
+    assert [len(x) for x, _ in pieces] == [11]
+    assert skipped == {"train/n03/3.JPEG"}
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_training_batch_without_any_image_is_an_error_in_plain_words(tmp_path, workers):
+    root = write_folders(tmp_path)
+    (root / "train/n03/3.JPEG").write_bytes(b"no image")
+    train, _ = open_images(root, Team())
+    alone = StreamedBatches(train, 1, seed=1, device=CPU, team=Team(), workers=workers)
+    message = r"^no image of a whole batch can be decoded, first train/n03/3.JPEG: replace or "
+    with (
+        pytest.warns(UserWarning, match="cannot be decoded"),
+        pytest.raises(DataError, match=message),
+    ):
+        epoch(alone, 0)
+
+
 def test_too_many_unreadable_images_are_an_error(tmp_path):
     root = write_folders(tmp_path)
     for name in ("0", "3"):
@@ -234,6 +269,17 @@ def test_a_missing_shard_is_named(tmp_path):
     (root / "train-000001.tar").unlink()
     with pytest.raises(DataError, match=r"lacks train-000001.tar: an epoch needs every shard"):
         open_images(root, Team())
+
+
+def test_a_shard_that_both_parts_would_take_is_refused(tmp_path):
+    root = tmp_path
+    write_shard(root / "trainval-000000.tar", {"1.jpg": encoded(1), "1.cls": b"0"})
+    with pytest.raises(DataError, match=r"trainval-000000.tar has train and val in its name"):
+        open_images(root, Team())
+    (root / "train").mkdir()
+    (root / "trainval-000000.tar").rename(root / "train/trainval-000000.tar")
+    write_shard(root / "val/test.tar", {"2.jpg": encoded(2), "2.cls": b"0"})
+    assert [len(listing) for listing in open_images(root, Team())] == [1, 1]
 
 
 @pytest.mark.parametrize(

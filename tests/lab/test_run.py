@@ -77,6 +77,11 @@ def test_every_decision_changes_the_key():
 
 def test_equal_decisions_in_other_words_are_equal_runs():
     assert make(lr=1).key() == make(lr=1.0).key()
+    assert make(options={"a_l": 1}).key() == make(options={"a_l": 1.0}).key()
+    falls = {"schedule": "multistep"}
+    assert make(**falls, milestones=[1]).key() == make(**falls, milestones=(1.0,)).key()
+    two = {"activation": "apl", "options": {"hinges": 2}}
+    assert make(**two).options == {"hinges": 2}
     assert make(fixed=["t_r"]) == make(fixed=("t_r",))
     two = {"t_r": 2.0, "a_l": 0.1}
     turned = dict(reversed(two.items()))

@@ -117,6 +117,14 @@ def test_verdict_claims_no_more_than_the_test(tmp_path: Path) -> None:
     )
 
 
+def test_verdict_on_a_tie_is_that_nobody_beats_the_baseline(tmp_path: Path) -> None:
+    runs = [specimen(tmp_path, name, s, range(20)) for name in ("prelu", "relu") for s in (1, 2)]
+    (c,) = compare(runs)
+    assert tables.verdict(c) == (
+        "relu has the lowest mean test error, 10.00 %: no rival beats the baseline."
+    )
+
+
 def test_verdict_on_rivals_without_a_common_seed(tmp_path: Path) -> None:
     runs = [specimen(tmp_path, "relu", s, range(20)) for s in (1, 2)]
     runs += [specimen(tmp_path, "srelu", s, range(10)) for s in (3, 4)]

@@ -162,6 +162,8 @@ def _prelu(site: Site, slope: float = 0.25) -> nn.Module:
 @register("apl")
 def _apl(site: Site, hinges: int = 2, per: str = "channel") -> nn.Module:
     check_choice("value of the option per of apl", per, ("channel", "neuron"))
+    if hinges < 0:
+        raise ValueError(f"option hinges of apl must not be negative, got {hinges}")
     height, width = (1, 1) if per == "channel" else (site.height, site.width)
     return APL((site.num_channels, height, width), hinges, site.generator)
 

@@ -174,6 +174,8 @@ def names(runs: Sequence[Run]) -> list[str]:
         ['relu', 'srelu']
         >>> names([recipe("digits", "srelu", seed=1, quantile=q) for q in (0.8, 0.9)])
         ['srelu:quantile=0.8', 'srelu:quantile=0.9']
+        >>> names([recipe("digits", "srelu", seed=1, fixed=f) for f in ((), ("t_r", "a_r"))])
+        ['srelu:fixed=[]', 'srelu:fixed=[t_r, a_r]']
     """
     cells = [_traits(run) for run in runs]
     spelled = []
@@ -183,9 +185,14 @@ def names(runs: Sequence[Run]) -> list[str]:
         for field in OWN_FIELDS:
             if any(other[field] != cell[field] for other in like):
                 details[field] = cell[field]
-        pairs = ",".join(f"{name}={value}" for name, value in details.items())
+        pairs = ",".join(f"{name}={_typed(value)}" for name, value in details.items())
         spelled.append(f"{cell['activation']}:{pairs}" if pairs else cell["activation"])
     return spelled
+
+
+def _typed(value: Any) -> str:
+    """A value as the command line takes it: lists without quotes."""
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)
 
 
 def _newest(records: Iterable[Record]) -> list[Record]:

@@ -14,7 +14,7 @@ from torch_srelu.module import NAMES
 
 from ..wording import counted
 from . import systems
-from .activations import Activation, activation
+from .activations import ACTIVATIONS, Activation, activation
 from .choices import check_choice
 from .data.registry import dataset
 
@@ -106,11 +106,18 @@ class Run:
         # tuples, whole numbers given for fractions become floats, options are sorted.
         for spec in fields(self):
             value = getattr(self, spec.name)
-            if spec.type == "float" and isinstance(value, int) and not isinstance(value, bool):
-                object.__setattr__(self, spec.name, float(value))
+            if spec.type == "float":
+                object.__setattr__(self, spec.name, _fraction(value))
             elif isinstance(value, list):
                 object.__setattr__(self, spec.name, tuple(value))
-        object.__setattr__(self, "options", dict(sorted(self.options.items())))
+        if isinstance(self.milestones, tuple):
+            object.__setattr__(self, "milestones", tuple(map(_fraction, self.milestones)))
+        known = ACTIVATIONS[self.activation].options if self.activation in ACTIVATIONS else {}
+        options = {
+            name: _fraction(value) if isinstance(known.get(name), float) else value
+            for name, value in sorted(self.options.items())
+        }
+        object.__setattr__(self, "options", options)
         _check(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -143,6 +150,11 @@ class Run:
 
     def __hash__(self) -> int:
         return hash(self.key())
+
+
+def _fraction(value: Any) -> Any:
+    """A whole number as a float; anything else, which may be wrong, as it is."""
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _check(run: Run) -> None:

@@ -112,10 +112,16 @@ def verdict(comparison: Comparison) -> str:
     Says who has the lowest mean error and whether that differs from the baseline's.
     """
     base = comparison.baseline
-    ranked = sorted((s.mean, r.name) for r in comparison.rivals for s in [r.summary] if s)
+    # Where means are equal, but for rounding, the baseline comes first: nobody beats it.
+    ranked = sorted(
+        (round(s.mean, 9), r is not base, r.name)
+        for r in comparison.rivals
+        for s in [r.summary]
+        if s
+    )
     if len(ranked) < 2 or base.summary is None:
         return ""
-    mean, name = ranked[0]
+    mean, _, name = ranked[0]
     lead = f"{name} has the lowest mean test error, {mean:.2f} %"
     versus = comparison.versus.get(name)
     if name == base.name:

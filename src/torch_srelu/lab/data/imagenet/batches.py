@@ -181,7 +181,7 @@ def load_whole(
         device=device,
         memory_format=torch.channels_last,
     )
-    labels, done = [], 0
+    labels, done = [listing.labels[:0]], 0
     for pixels, numbers, _ in reader:
         images[done : done + len(pixels)].copy_(pixels)
         labels.append(numbers)

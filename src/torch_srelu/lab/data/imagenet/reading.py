@@ -63,7 +63,9 @@ def _collate(
     unreadable = [listing.name(view.image) for view, image in samples if image is None]
     readable = [(view.image, image) for view, image in samples if image is not None]
     if not readable:
-        raise DataError(f"no image of a whole batch can be decoded, first {unreadable[0]}")
+        size = samples[0][0].size
+        nothing = torch.empty(0, 3, size, size, dtype=torch.uint8)
+        return Decoded(nothing, listing.labels[:0], unreadable)
     if fill:  # an image that is skipped leaves its place to another one of the batch
         readable += [readable[i % len(readable)] for i in range(len(unreadable))]
     labels = listing.labels[[index for index, _ in readable]]
@@ -78,7 +80,8 @@ class Reader:
         batches: Iterated anew for each pass: the views of each batch.
         workers: Worker processes; 0 decodes in this one.
         fill: Whether a skipped image's place is taken by another of its batch, so that batches
-            keep their size; otherwise they become smaller.
+            keep their size; otherwise they become smaller, and one of which nothing is left is
+            left out.
         pinned: Whether batches come in memory that a GPU reads fast.
 
     Attributes:
@@ -94,7 +97,7 @@ class Reader:
         fill: bool,
         pinned: bool,
     ) -> None:
-        self.listing, self.unreadable = listing, set[str]()
+        self.listing, self.fill, self.unreadable = listing, fill, set[str]()
         self._loader = DataLoader(
             _Photographs(listing),
             batch_sampler=batches,  # type: ignore[arg-type]  # views in the place of numbers
@@ -107,7 +110,13 @@ class Reader:
     def __iter__(self) -> Generator[Decoded]:
         for batch in self._loader:
             self._skip(batch.unreadable)
-            yield batch
+            if len(batch.images):
+                yield batch
+            elif self.fill:
+                raise DataError(
+                    f"no image of a whole batch can be decoded, first {batch.unreadable[0]}: "
+                    "replace or remove it"
+                )
 
     def _skip(self, names: list[str]) -> None:
         """Remembers images that cannot be decoded; too many of them are an error."""

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from ..errors import DataError
-from .listing import SUFFIXES, Listing
+from .listing import PARTS, SUFFIXES, Listing
 
 _NUMBERED = re.compile(r"(.*?)(\d+)\.tar")
 _LABEL = ".cls"
@@ -29,9 +29,11 @@ def find_shards(root: Path, part: str) -> list[Path]:
 def from_shards(root: Path, part: str) -> Listing:
     """The images in the shards of a part; classes are called by their numbers.
 
-    A number that is missing among numbered shards is an error.
+    A number that is missing among numbered shards is an error, and so is a shard that would be
+    taken for both parts.
     """
     shards = find_shards(root, part)
+    _check_one_part(root, shards)
     _check_complete(shards)
     names: list[bytes] = []
     labels: list[int] = []
@@ -45,6 +47,17 @@ def from_shards(root: Path, part: str) -> Listing:
         raise DataError(f"the shards {shards[0].parent}/*.tar hold no images")
     classes = tuple(str(c) for c in range(max(labels) + 1))
     return Listing(root, classes, torch.tensor(labels), np.array(names), np.array(places))
+
+
+def _check_one_part(root: Path, shards: list[Path]) -> None:
+    """Raises DataError if a shard is named after both parts: its images would be their own test."""
+    both = [s for s in shards if s.parent == root and all(part in s.name for part in PARTS)]
+    if both:
+        raise DataError(
+            f"{both[0]} has {' and '.join(PARTS)} in its name, so that both parts would have its "
+            f"images: put each part's shards into a folder of its own, {root / PARTS[0]} and "
+            f"{root / PARTS[1]}"
+        )
 
 
 def _check_complete(shards: list[Path]) -> None:
