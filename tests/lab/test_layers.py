@@ -5,9 +5,21 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 
-from torch_srelu.lab.layers import LRN, Layer, convolution, dense, he, normal, uniform, xavier
+from torch_srelu.lab.layers import (
+    LRN,
+    Layer,
+    conv_by_matrices,
+    convolution,
+    dense,
+    he,
+    normal,
+    uniform,
+    xavier,
+)
 from torch_srelu.lab.seeds import generator
 
 
@@ -35,6 +47,31 @@ def test_a_dense_layer_acts_like_a_convolution_of_the_whole_image():
     x = torch.randn(2, 3, 4, 5)
     expected = F.conv2d(x, linear.weight.view(7, 3, 4, 5), linear.bias)
     torch.testing.assert_close(Layer(linear, nn.Identity())(x), expected)
+
+
+@given(
+    sizes=st.tuples(st.integers(1, 3), st.integers(1, 20), st.integers(1, 7), st.integers(1, 7)),
+    outputs=st.integers(1, 20),
+    kernel=st.sampled_from([1, 3, 5]),
+    layout=st.sampled_from([torch.contiguous_format, torch.channels_last]),
+    seed=st.integers(0, 99),
+)
+@settings(deadline=None)
+def test_a_convolution_by_matrices_is_a_convolution(sizes, outputs, kernel, layout, seed):
+    """Outputs and gradients, in float64; and in the layout that convolutions on a GPU want."""
+    draws = torch.Generator().manual_seed(seed)
+    x = torch.randn(sizes, generator=draws).double().contiguous(memory_format=layout)
+    shape = (outputs, sizes[1], kernel, kernel)
+    weight = torch.randn(shape, generator=draws).double().contiguous(memory_format=layout)
+    x.requires_grad_(), weight.requires_grad_()
+    expected = F.conv2d(x, weight, padding=kernel // 2)
+    y = conv_by_matrices(x, weight)
+    assert y.is_contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(y, expected)
+    grad = torch.randn(expected.shape, generator=draws).double()
+    torch.testing.assert_close(
+        torch.autograd.grad(y, (x, weight), grad), torch.autograd.grad(expected, (x, weight), grad)
+    )
 
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])

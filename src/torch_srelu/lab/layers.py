@@ -133,6 +133,44 @@ def _started(made: _Map, start: Start, draws: torch.Generator, bias: float) -> _
     return made
 
 
+ALIGNED = 8  # bfloat16 numbers in the 16 bytes that tensor cores want to read at once
+
+
+def conv_by_matrices(x: Tensor, weight: Tensor) -> Tensor:
+    """A convolution that keeps the size, as one product of matrices filled up with zeros.
+
+    On a GPU, for numbers of channels that tensor cores cannot take as they are: the library's own
+    convolution of 3 channels takes four to six times as long (docs/speed.md). To be compiled, which
+    makes the windows in one pass.
+
+    Args:
+        x: Input (N, C, H, W).
+        weight: (O, C, K, K), K odd.
+
+    Returns:
+        (N, O, H, W), channels last.
+
+    Example:
+        >>> x, weight = torch.randn(2, 3, 4, 4).double(), torch.randn(5, 3, 3, 3).double()
+        >>> torch.allclose(conv_by_matrices(x, weight), F.conv2d(x, weight, padding=1))
+        True
+    """
+    images, _, height, width = x.shape
+    outputs, _, kernel, _ = weight.shape
+    if kernel > 1:
+        padded = F.pad(x, (kernel // 2,) * 4)
+        windows = padded.unfold(2, kernel, 1).unfold(3, kernel, 1)  # (N, C, H, W, K, K)
+        columns = windows.permute(0, 2, 3, 4, 5, 1).reshape(images * height * width, -1)
+    else:
+        columns = x.permute(0, 2, 3, 1).reshape(images * height * width, -1)
+    matrix = weight.permute(0, 2, 3, 1).reshape(outputs, -1)
+    missing = -matrix.shape[1] % ALIGNED
+    columns = F.pad(columns, (0, missing))
+    matrix = F.pad(matrix, (0, missing, 0, -outputs % ALIGNED))
+    y = F.linear(columns, matrix)[:, :outputs].contiguous()
+    return y.reshape(images, height, width, outputs).permute(0, 3, 1, 2)
+
+
 class LRN(nn.Module):
     """Local response normalisation across channels (Krizhevsky et al., 2012), as Caffe does it.
 
