@@ -37,7 +37,8 @@ class AdaptiveInit:
     From construction until `adapt`, the four parameters of every SReLU rest: their gradients are
     zeros, so that the network trains as the one it was (with the defaults, with leaky ReLUs of
     slope 0.2). `adapt` sets ``t_r`` of each channel to a quantile of all inputs of that channel
-    over the training data, exactly, and lets go.
+    over the training data, exactly, and lets go. Construct it before the first step: an optimizer
+    that has momentum for these parameters by then goes on moving them.
 
     Args:
         model: A network with SReLU units; wrapped by DistributedDataParallel, sharded by
