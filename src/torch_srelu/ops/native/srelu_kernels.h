@@ -112,12 +112,15 @@ static int NAME(forward)(const void *x_, void *y_, const void *const *params, in
 
 static inline T *NAME(further)(T *gx, int64_t k) { return gx ? gx + k : NULL; }
 
+/* Up to BLOCK words. The compiler may choose the order in which a loop adds up. So there is but one
+ * loop with sums: they have the same bits whether or not the gradient of the input is wanted. */
 static NAME(Sums) NAME(backward_words)(const WORD *g, const WORD *x, WORD *gx, int64_t n,
                                        NAME(Channel) c, int need_sums)
 {
+    WORD unwanted[BLOCK];
     if (!need_sums)
-        return NAME(backward_run)(g, x, gx, n, c, 1, 0);
-    return gx ? NAME(backward_run)(g, x, gx, n, c, 1, 1) : NAME(backward_run)(g, x, gx, n, c, 0, 1);
+        return NAME(backward_run)(g, x, gx, n, c, 0);
+    return NAME(backward_run)(g, x, gx ? gx : unwanted, n, c, 1);
 }
 
 /* Up to BLOCK elements of one channel; adds to sums[0], [stride], [2 stride], [3 stride]. */

@@ -92,13 +92,12 @@ static void NAME(forward_run)(const WORD *restrict x, WORD *restrict y, int64_t 
 
 ALWAYS_INLINE NAME(Sums) NAME(backward_run)(const WORD *restrict g, const WORD *restrict x,
                                             WORD *restrict gx, int64_t n, NAME(Channel) c,
-                                            const int need_input, const int need_sums)
+                                            const int need_sums)
 {
     A right0 = 0, right1 = 0, left0 = 0, left1 = 0;
 #pragma omp simd reduction(+ : right0, right1, left0, left1)
     for (int64_t k = 0; k < n; k++) {
-        if (need_input)
-            gx[k] = NAME(word_grad)(g[k], x[k], c, c);
+        gx[k] = NAME(word_grad)(g[k], x[k], c, c);
         if (need_sums) {
             NAME(Sums) sums = NAME(terms)(LOW(g[k]), LOW(x[k]), c);
             if (LANES == 2)
