@@ -8,7 +8,8 @@ The activations take turns, a few steps each, so that a machine that slows down 
 Times are medians over the turns; a ratio is the median of the ratios to in-place relu within a
 turn. Peak memory is that of one step of a network alone: weights, optimizer, data and everything
 the step allocates (not told apart in captured steps, which own their memory, or on a CPU). "srelu
-recomputed" runs under `torch_srelu.recompute_outputs`, which does nothing in compiled code.
+recomputed" runs under `torch_srelu.recompute_outputs`, which does nothing in compiled code; "in
+part", only the modules with the largest tensors do (`training_steps.PARTS`).
 
 Everything is written, with percentiles, hardware and versions, to step-<device>.csv in runs/bench,
 with --record in benchmarks/results, where the committed ones are; there a network in a mode takes
@@ -34,7 +35,7 @@ from training_steps import (
     ACTIVATIONS,
     MODES,
     NETS,
-    RECOMPUTED,
+    RECOMPUTING,
     RELU,
     Setting,
     Work,
@@ -108,7 +109,7 @@ def measure(
     net: str, mode: str, activations: Sequence[str], setting: Setting, turns: int
 ) -> list[Row]:
     """One row an activation: a network in a mode."""
-    names = [a for a in activations if not (a == RECOMPUTED and "compiled" in mode)]
+    names = [a for a in activations if not (a in RECOMPUTING and "compiled" in mode)]
     torch.compiler.reset()
     works, peaks = {}, {}
     for name in names:

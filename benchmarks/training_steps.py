@@ -7,7 +7,7 @@ its own in-place ReLU it is converted, so that every call site has a unit with i
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import torch
@@ -23,9 +23,17 @@ from torch_srelu.lab.recipes import recipe
 from torch_srelu.lab.seeds import DropoutStream
 from torch_srelu.lab.steps import Step, make_optimizer
 
-RELU, SRELU, RECOMPUTED = "relu", "srelu", "srelu recomputed"
-ACTIVATIONS = (RELU, "prelu", "gelu", SRELU, RECOMPUTED)
+RELU, SRELU = "relu", "srelu"
+RECOMPUTED, IN_PART = "srelu recomputed", "srelu recomputed in part"
+RECOMPUTING = (RECOMPUTED, IN_PART)
+ACTIVATIONS = (RELU, "prelu", "gelu", SRELU, *RECOMPUTING)
 MODES = ("eager", "compiled", "captured", "compiled+captured")
+
+# The modules with the largest tensors, whose outputs are recomputed where others are kept.
+PARTS = {
+    "nin": ("conv1", "cccp1", "cccp2", "pool1"),
+    "resnet50": ("relu", "maxpool", "layer1", "layer2"),
+}
 
 Work = Callable[[], object]
 
@@ -70,7 +78,7 @@ def why_not(net: str) -> str | None:
 
 
 def _nin(activation: str, mode: str, setting: Setting) -> Work:
-    name = SRELU if activation == RECOMPUTED else activation
+    name = SRELU if activation in RECOMPUTING else activation
     run = recipe("cifar10", name, seed=0, batch=setting.batch, precision=setting.precision)
     dropout = DropoutStream(run.seed, setting.device)
     net = build(run.net, name, seed=run.seed, dropout=dropout).to(setting.device)
@@ -79,6 +87,8 @@ def _nin(activation: str, mode: str, setting: Setting) -> Work:
     for module in net.modules():
         if isinstance(module, nn.ReLU):
             module.inplace = True
+    if activation == IN_PART:
+        _recompute_in(net, PARTS["nin"])
     images, labels = setting.data(4, 32, 10)
     batches = Batches(images, labels, setting.batch, run.seed, flips=False, team=Team())
     batches.begin(0)
@@ -102,6 +112,8 @@ def _resnet50(activation: str, mode: str, setting: Setting) -> Work:
         convert(net)
     if activation in _RIVALS:
         _replace_units(net, _RIVALS[activation])
+    if activation == IN_PART:
+        _recompute_in(net, PARTS["resnet50"])
     net.to(setting.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     groups = param_groups(net, lr=1e-6, weight_decay=1e-4)
     optimizer = torch.optim.SGD(groups, momentum=0.9, fused=True)
@@ -139,6 +151,12 @@ def _replace_units(net: nn.Module, make: Callable[[int], nn.Module]) -> None:
         for name, child in list(parent.named_children()):
             if isinstance(child, SReLU):
                 setattr(parent, name, make(child.num_channels))
+
+
+def _recompute_in(net: nn.Module, parts: Iterable[str]) -> None:
+    for name in parts:
+        part = net.get_submodule(name)
+        part.forward = recompute_outputs()(part.forward)  # a context is a decorator too
 
 
 @functools.cache

@@ -10,7 +10,16 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 
-from recomputing import CHANNELS, Residual, assert_same_gradients, conv, images, unit
+from recomputing import (
+    CHANNELS,
+    Residual,
+    assert_same_gradients,
+    conv,
+    gradients,
+    images,
+    unit,
+)
+from small_networks import same
 from torch_srelu import memory, recompute_outputs
 from torch_srelu.ops import compute
 
@@ -45,6 +54,22 @@ def test_the_memory_of_in_place_relu(autocast) -> None:
         least = kept_bytes(relu, x, contextlib.nullcontext())
         assert kept_bytes(ours, x, contextlib.nullcontext()) > 1.3 * least
         assert kept_bytes(ours, x, recompute_outputs()) == least
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_part_of_a_network(apart) -> None:
+    """Its first five layers, together or each on its own: the two outputs that they keep."""
+    x, net, plain = images(), nin(unit), nin(unit)
+    first = [*net[:5]] if apart else [net[:5]]
+    for part in first:
+        part.forward = recompute_outputs()(part.forward)
+    if not apart:
+        net = nn.Sequential(first[0], net[5:])
+    saved = kept_bytes(plain, x, contextlib.nullcontext()) - kept_bytes(
+        net, x, contextlib.nullcontext()
+    )
+    assert saved == 2 * x.nbytes
+    assert same(*(gradients(n, x, contextlib.nullcontext()) for n in (net, plain)))
 
 
 def test_of_units_in_a_row_only_the_first_input_is_kept() -> None:

@@ -42,6 +42,10 @@ def recompute_outputs() -> Iterator[None]:
     itself may be modified once a layer has used it: it is computed again as it was. Writes into
     memory that autograd does not see (``x.data.mul_()``, NumPy) are not seen here either.
 
+    The context may be around a part of the network only, and is a decorator as well: where outputs
+    are small, there is little to save. What counts is where an output is made and used: a layer
+    outside keeps what it needs.
+
     An output that several layers keep is computed for each of them. Units right behind each other,
     with no layer between, compute all those before them as well: a long chain is better left alone.
 

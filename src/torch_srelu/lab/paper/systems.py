@@ -120,8 +120,8 @@ def tree(condition: str, seed: int) -> Run:
 def nin(condition: str, seed: int) -> Run:
     """NIN as its authors trained it (Lin et al., 2013): max pooling, 200, 30 and 30 epochs.
 
-    Rates, decay and initial weights are those of NIN + ReLU here: on CIFAR-10 those of Caffe's model
-    zoo, on CIFAR-100 the authors', but for the initial weights, which were dead (block ``start``).
+    Rates, decay and initial weights are those of NIN + ReLU here: on CIFAR-10 those of Caffe's
+    model zoo, on CIFAR-100 the authors', but for the weights, which were dead (block ``start``).
 
     Command: ``srelu paper run nin``; on CIFAR-100 and with flips ``systems-left``.
     Cost: 101,400 steps of 128 images, 260 epochs.
