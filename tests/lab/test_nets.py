@@ -8,6 +8,7 @@ from torch_srelu import SReLU
 from torch_srelu.lab import nets
 from torch_srelu.lab.activations import ACTIVATIONS
 from torch_srelu.lab.recipes import recipe
+from torch_srelu.lab.seeds import generator
 from torch_srelu.lab.steps import make_optimizer
 
 # Parameters without activations, SReLU's parameters (4 per channel), as published or counted.
@@ -130,3 +131,20 @@ def test_a_gpu_block_takes_its_bias_along(frozen: bool) -> None:
     plain = block.act(block.conv(x))
     expected = [plain, *torch.autograd.grad(plain, parameters, grad)]
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("act", [torch.nn.ReLU(), SReLU(10)])
+@pytest.mark.parametrize(("kernel", "needs_grad"), [(3, False), (3, True), (1, True)])
+def test_a_compiled_block_is_the_plain_block(act, kernel: int, needs_grad: bool) -> None:
+    """Outputs and gradients, the image's too, which code for two threads has had wrong."""
+    torch.manual_seed(0)
+    torch.set_num_threads(2)
+    block = nets.Block(nets.Conv("conv", 10, kernel, std=0.5), 3, act, generator(0, "weights"))
+    x = torch.randn(2, 3, 6, 6).to(memory_format=torch.channels_last).requires_grad_(needs_grad)
+    wanted = [*block.parameters(), x] if needs_grad else [*block.parameters()]
+    plain, compiled = block(x), torch.compile(block, fullgraph=True)(x)
+    torch.testing.assert_close(compiled, plain)
+    grad = torch.randn_like(plain)
+    torch.testing.assert_close(
+        torch.autograd.grad(compiled, wanted, grad), torch.autograd.grad(plain, wanted, grad)
+    )

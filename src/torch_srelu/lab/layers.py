@@ -141,10 +141,11 @@ def conv_by_matrices(x: Tensor, weight: Tensor) -> Tensor:
 
     On a GPU, for numbers of channels that tensor cores cannot take as they are: the library's own
     convolution of 3 channels takes four to six times as long (docs/speed.md). To be compiled, which
-    makes the windows in one pass.
+    makes the windows in one pass. But not their gradient: for several threads of a CPU, torch 2.13
+    compiles it into code that writes where it should not.
 
     Args:
-        x: Input (N, C, H, W).
+        x: Input (N, C, H, W). Compiled, it must not need a gradient, unless K is 1.
         weight: (O, C, K, K), K odd.
 
     Returns:

@@ -163,7 +163,9 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         act, conv = self.act, self.conv
-        by_matrices = self._odd and torch.compiler.is_compiling()
+        # An image needs no gradient; of its windows, compiled code would make a wrong one.
+        differentiable = self.layer.kernel == 1 or not x.requires_grad
+        by_matrices = self._odd and differentiable and torch.compiler.is_compiling()
         fused = x.is_cuda and isinstance(act, SReLU)
         # Not in evaluation, where others may look at the unit's input.
         if not (self.training and (by_matrices or fused)):
