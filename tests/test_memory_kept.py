@@ -1,6 +1,7 @@
 """What is kept for the backward pass under recompute_outputs, and for how long."""
 
 import contextlib
+import copy
 import gc
 import weakref
 
@@ -56,20 +57,22 @@ def test_the_memory_of_in_place_relu(autocast) -> None:
         assert kept_bytes(ours, x, recompute_outputs()) == least
 
 
+class Stage(nn.Sequential):
+    @recompute_outputs()
+    def forward(self, x):
+        return super().forward(x)
+
+
 @pytest.mark.parametrize("apart", [False, True])
 def test_a_part_of_a_network(apart) -> None:
     """Its first five layers, together or each on its own: the two outputs that they keep."""
-    x, net, plain = images(), nin(unit), nin(unit)
-    first = [*net[:5]] if apart else [net[:5]]
-    for part in first:
-        part.forward = recompute_outputs()(part.forward)
-    if not apart:
-        net = nn.Sequential(first[0], net[5:])
-    saved = kept_bytes(plain, x, contextlib.nullcontext()) - kept_bytes(
-        net, x, contextlib.nullcontext()
-    )
-    assert saved == 2 * x.nbytes
-    assert same(*(gradients(n, x, contextlib.nullcontext()) for n in (net, plain)))
+    x, plain, alone = images(), nin(unit), contextlib.nullcontext
+    layers = [*nin(unit)]
+    first = [Stage(layer) for layer in layers[:5]] if apart else [Stage(*layers[:5])]
+    net = copy.deepcopy(nn.Sequential(*first, *layers[5:]))
+    assert kept_bytes(plain, x, alone()) - kept_bytes(net, x, alone()) == 2 * x.nbytes
+    assert same(*(gradients(n, x, alone()) for n in (net, plain)))
+    assert all(p.grad is None for layer in layers for p in layer.parameters())
 
 
 def test_of_units_in_a_row_only_the_first_input_is_kept() -> None:

@@ -42,9 +42,10 @@ def recompute_outputs() -> Iterator[None]:
     itself may be modified once a layer has used it: it is computed again as it was. Writes into
     memory that autograd does not see (``x.data.mul_()``, NumPy) are not seen here either.
 
-    The context may be around a part of the network only, and is a decorator as well: where outputs
-    are small, there is little to save. What counts is where an output is made and used: a layer
-    outside keeps what it needs.
+    The context may be around a part of the network only: where outputs are small, there is little
+    to save. What counts is where an output is made and used: a layer outside keeps what it needs.
+    It is a decorator as well, for the ``forward`` of a class: a copy of an object whose own
+    ``forward`` was replaced computes with the parameters of the original.
 
     An output that several layers keep is computed for each of them. Units right behind each other,
     with no layer between, compute all those before them as well: a long chain is better left alone.
