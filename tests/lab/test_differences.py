@@ -78,6 +78,9 @@ def test_an_ablation_is_measured_against_srelu_of_the_same_seeds(tmp_path: Path)
     assert "`srelu paper run ablations`, 30 runs of 100 epochs" in changed.note
     assert "`srelu paper run units-cifar10`, 6 runs" in changed.note  # not those of CIFAR-100
     assert "`srelu paper run compute`, 3 runs of 110 epochs" in others.note
+    fewer = ablations.grids(Standing(r for r in found if not (r.run.fixed and r.run.seed == 2)))[0]
+    assert fewer.rows[0][5] == "2"
+    assert "`srelu paper run ablations`, 31 runs of 100 epochs" in fewer.note
 
 
 def test_an_ablation_that_diverged_was_run(tmp_path: Path) -> None:

@@ -119,10 +119,12 @@ def _not_run(names: set[str], standing: Standing) -> Iterator[str]:
     for name, block in BLOCKS.items():
         missing = [c for c in with_needs(block.contests) if c.name in names]
         if missing:
-            # A block on one data set trains nothing but what is missing here.
+            # A block on one data set trains nothing but what is missing here: all of that, seeds of
+            # what is answered by fewer included.
             whole = len({contest.condition for contest in block.contests}) == 1
             what = name if whole else " ".join(contest.name for contest in missing)
-            yield f"Not run: `srelu paper run {what}`, {standing.cost(missing)}."
+            trained = with_needs(block.contests) if whole else missing
+            yield f"Not run: `srelu paper run {what}`, {standing.cost(trained)}."
 
 
 class _Answer(NamedTuple):
