@@ -175,6 +175,9 @@ def error_on_one_side(rank):
     error, message = (ZeroDivisionError, "^broken") if rank else (RuntimeError, "process 1: Zero")
     with pytest.raises(error, match=message):
         init.adapt([x], broken)
+    error, message = (TypeError, "only once") if rank else (RuntimeError, "process 1: TypeError")
+    with pytest.raises(error, match=message):
+        init.adapt(iter([x]) if rank else [x])
     with pytest.raises(ValueError, match="the loader is empty"):
         init.adapt([])
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

@@ -314,7 +314,7 @@ def test_memory_is_bounded_for_many_channels():
     widths = [1024] * 7 + [112]  # 7,280 channels, as many as GoogLeNet's activations have
     model = nn.ModuleList(SReLU(width) for width in widths)
     init = AdaptiveInit(model, sgd(model))
-    searches = init._searches(_units(model))
+    searches = init._searches(_units(model), None)
     for search in searches.values():
         search.start()
     tables = [search._into for search in searches.values()]

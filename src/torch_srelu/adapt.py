@@ -8,20 +8,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch import distributed as dist
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 from torch.utils.data.distributed import DistributedSampler
 
-from .measure import (
-    Forward,
-    Measurement,
-    call,
-    device_of,
-    process_group,
-    unwrap,
-)
+from .measure import Forward, Measurement, call
 from .module import SReLU, whole
 from .optim import check_optimizer, forget, srelu_parameters
+from .processes import all_or_none, device_of, process_group, unwrap
 from .quantile import NotFiniteError, QuantileSearch
 from .replay import parts
 from .wording import counted
@@ -111,11 +106,13 @@ class AdaptiveInit:
             forward: ``forward(network, batch)`` runs the network on a batch, where that is not
                 enough.
         """
-        self._check_call(loader)
+        self._check_moment()
+        group = process_group(self.model)
+        with all_or_none(group):
+            _check_loader(loader)
         with torch.inference_mode(False), torch.no_grad():
             units = _units(self.model)
-            searches = self._searches(units)
-            group = process_group(self.model)
+            searches = self._searches(units, group)
             Measurement(self.model, searches, units, loader, forward or call, group).run()
             found = {name: _thresholds(units[name], search) for name, search in searches.items()}
             _check_fit({name: t_r for name, (t_r, _) in found.items()})
@@ -184,31 +181,22 @@ class AdaptiveInit:
             lines.append(f"{samples} read twice: DistributedSampler pads its last round")
         return "\n".join(lines)
 
-    def _check_call(self, loader: Iterable[Any]) -> None:
+    def _check_moment(self) -> None:
         if self.adapted:
             raise RuntimeError(
                 "adapt was done already: t_r is trained by now, and would lose what it learned"
             )
         if torch._C._current_graph_task_id() != -1:
             raise RuntimeError("adapt cannot run inside a backward pass: call it between two steps")
-        if isinstance(loader, Tensor) or not isinstance(loader, Iterable):
-            raise TypeError(
-                f"the loader is a {type(loader).__name__}: give a DataLoader or a list of batches"
-            )
-        once = next((part for part in parts(loader) if isinstance(part, Iterator)), None)
-        if once is not None:
-            raise TypeError(
-                f"the loader is a {type(once).__name__}, which can be read only once, but "
-                "adapt reads it several times: give a DataLoader or a list of batches"
-            )
 
     def _freeze(self, frozen: bool) -> None:
         for units in _units(self.model).values():
             for unit in units:
                 unit.frozen = frozen
 
-    def _searches(self, units: dict[str, list[SReLU]]) -> dict[str, QuantileSearch]:
-        group = process_group(self.model)
+    def _searches(
+        self, units: dict[str, list[SReLU]], group: dist.ProcessGroup | None
+    ) -> dict[str, QuantileSearch]:
         sizes = {
             name: 1 if self.scope == "layer" else first.num_channels
             for name, (first, *_) in units.items()
@@ -224,6 +212,19 @@ class AdaptiveInit:
             )
             for name, size in sizes.items()
         }
+
+
+def _check_loader(loader: Iterable[Any]) -> None:
+    if isinstance(loader, Tensor) or not isinstance(loader, Iterable):
+        raise TypeError(
+            f"the loader is a {type(loader).__name__}: give a DataLoader or a list of batches"
+        )
+    once = next((part for part in parts(loader) if isinstance(part, Iterator)), None)
+    if once is not None:
+        raise TypeError(
+            f"the loader is a {type(once).__name__}, which can be read only once, but "
+            "adapt reads it several times: give a DataLoader or a list of batches"
+        )
 
 
 def _units(model: nn.Module) -> dict[str, list[SReLU]]:

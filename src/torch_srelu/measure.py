@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch import distributed as dist
-from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.utils._pytree import tree_map
 
 from .module import SReLU
+from .processes import all_or_none, device_of, of_all, sharded_modules, share_buffers, unwrap
 from .quantile import ChangedStreamError, EmptyStreamError, QuantileSearch
 from .replay import RandomState, new_workers
 
@@ -57,7 +57,7 @@ class Measurement:
         random = RandomState(self._loader)
         with contextlib.ExitStack() as stack:
             stack.callback(random.restore)
-            _share_buffers(self._model)
+            share_buffers(self._model)
             stack.enter_context(_evaluating(self._model))
             for module in sharded_modules(self._model):
                 stack.callback(module.reshard)  # a forward pass leaves some parameters gathered
@@ -77,7 +77,7 @@ class Measurement:
         source = _progress(self._batches(), f"adapt, pass {number}", self._loader, shown)
         with contextlib.closing(source):
             batches = self._probe(source) if number == 1 else source
-            with self._all_or_none():
+            with all_or_none(self._group):
                 for batch, new in batches:
                     self._run(batch, QuantileSearch.update if new else None)
         for name, search in self._searches.items():
@@ -86,13 +86,13 @@ class Measurement:
 
     def _probe(self, batches: Iterator[tuple[Any, bool]]) -> Iterator[tuple[Any, bool]]:
         """Shows the first batch to the searches, and returns all batches, the first included."""
-        with self._all_or_none():
+        with all_or_none(self._group):
             first = list(itertools.islice(batches, 1))
             for batch, _ in first:
                 state = RandomState()
                 self._run(batch, QuantileSearch.probe)
                 state.restore()
-        if not any(self._of_all(len(first))):
+        if not any(of_all(len(first), self._group)):
             raise ValueError("the loader is empty: adapt needs the training data")
         for search in self._searches.values():
             search.start()
@@ -119,12 +119,12 @@ class Measurement:
         # Every forward pass of a sharded model needs all processes: those that have run out of
         # data repeat their last batch, which does not count, until the others have finished.
         nothing = last = object()
-        with self._all_or_none():
+        with all_or_none(self._group):
             iterator = iter(self._loader)
         while True:
-            with self._all_or_none():
+            with all_or_none(self._group):
                 batch = next(iterator, nothing)
-            going = self._of_all(batch is not nothing)
+            going = of_all(batch is not nothing, self._group)
             if not any(going):
                 return
             if last is nothing and not all(going):
@@ -134,94 +134,6 @@ class Measurement:
                 )
             last = last if batch is nothing else _to(batch, self._device)
             yield last, batch is not nothing
-
-    @contextlib.contextmanager
-    def _all_or_none(self) -> Iterator[None]:
-        """Turns an error of one process into an error of all: none is left waiting."""
-        if self._group is None:
-            yield
-            return
-        error = None
-        try:
-            yield
-        except Exception as caught:
-            error = caught
-        for process, text in enumerate(self._of_all(repr(error) if error else None)):
-            if text is not None:
-                raise error or RuntimeError(f"adapt failed in process {process}: {text}")
-
-    def _of_all(self, thing: Any) -> list[Any]:
-        """What each process has here, in order."""
-        if self._group is None:
-            return [thing]
-        things: list[Any] = [None] * dist.get_world_size(self._group)
-        dist.all_gather_object(things, thing, group=self._group)
-        return things
-
-
-def unwrap(model: nn.Module) -> nn.Module:
-    """The network inside DistributedDataParallel, DataParallel and torch.compile."""
-    while True:
-        if isinstance(model, (DistributedDataParallel, DataParallel)):
-            model = model.module
-        elif isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):  # torch.compile
-            model = inner
-        else:
-            return model
-
-
-def _share_buffers(model: nn.Module) -> None:
-    """Gives every process the buffers of the first, if DistributedDataParallel does so.
-
-    It does before each forward pass of training, so until then the processes have running
-    statistics of their own, and none of these networks but the first is the one that is saved.
-    """
-    model = getattr(model, "_orig_mod", model)
-    if isinstance(model, DistributedDataParallel) and model.broadcast_buffers:
-        for name, buffer in model.module.named_buffers():
-            if name not in model.parameters_to_ignore:
-                dense = buffer.contiguous()
-                dist.broadcast(dense, group=model.process_group, group_src=0)
-                if dense is not buffer:
-                    buffer.copy_(dense)
-
-
-def process_group(model: nn.Module) -> dist.ProcessGroup | None:
-    """The processes that train ``model`` together; None where there is only this one."""
-    if not (dist.is_available() and dist.is_initialized()):
-        return None
-    model = getattr(model, "_orig_mod", model)
-    if isinstance(model, DistributedDataParallel):
-        group = model.process_group
-    else:
-        group = _sharing(model) or dist.group.WORLD
-    return group if dist.get_world_size(group) > 1 else None
-
-
-def _sharing(model: nn.Module) -> dist.ProcessGroup | None:
-    """The processes that a sharded model is spread over; None if it is not, or over all of them."""
-    meshes = (getattr(p, "device_mesh", None) for p in model.parameters())
-    mesh = next((mesh for mesh in meshes if mesh is not None), None)
-    if mesh is None or mesh.size() == dist.get_world_size():
-        return None
-    if mesh.ndim > 1:
-        raise ValueError(
-            f"the model is sharded over a mesh of shape {tuple(mesh.shape)}, a part of all "
-            f"{dist.get_world_size()} processes: adapt needs a mesh of one dimension, or of all"
-        )
-    return mesh.get_group()
-
-
-def sharded_modules(model: nn.Module) -> list[Any]:
-    """The modules that `torch.distributed.fsdp.fully_shard` was applied to."""
-    fsdp = sys.modules.get("torch.distributed.fsdp")  # not imported: not used
-    return [m for m in model.modules() if isinstance(m, fsdp.FSDPModule)] if fsdp else []
-
-
-def device_of(parameter: Tensor) -> torch.device:
-    """Where a parameter is computed with; a sharded one may rest on the CPU meanwhile."""
-    mesh = getattr(parameter, "device_mesh", None)
-    return parameter.device if mesh is None else torch.device(mesh.device_type)
 
 
 def call(model: nn.Module, batch: Any) -> Any:

@@ -15,8 +15,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from ..adapt import AdaptiveInit
-from ..measure import call, unwrap
+from ..measure import call
 from ..optim import srelu_parameters
+from ..processes import unwrap
 from ..replay import Compound
 from .groups import split
 from .schedule import AdaptAfter

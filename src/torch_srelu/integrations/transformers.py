@@ -17,8 +17,8 @@ from transformers.activations import ACT2CLS, ACT2FN
 
 from ..adapt import AdaptiveInit
 from ..convert.flow import Layout
-from ..measure import unwrap
 from ..module import NAMES, SReLU
+from ..processes import unwrap
 from ..replay import Compound
 from .groups import move
 from .schedule import AdaptAfter
