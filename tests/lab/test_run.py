@@ -78,6 +78,7 @@ def test_every_decision_changes_the_key():
 def test_equal_decisions_in_other_words_are_equal_runs():
     assert make(lr=1).key() == make(lr=1.0).key()
     assert make(options={"a_l": 1}).key() == make(options={"a_l": 1.0}).key()
+    assert make(fixed=("a_r", "t_r")).key() == make(fixed=["t_r", "a_r", "t_r"]).key()
     falls = {"schedule": "multistep"}
     assert make(**falls, milestones=[1]).key() == make(**falls, milestones=(1.0,)).key()
     two = {"activation": "apl", "options": {"hinges": 2}}

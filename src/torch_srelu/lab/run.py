@@ -103,7 +103,7 @@ class Run:
 
     def __post_init__(self) -> None:
         # One spelling of every value, so that equal runs have equal keys: lists from JSON become
-        # tuples, whole numbers given for fractions become floats, options are sorted.
+        # tuples, whole numbers given for fractions become floats, options and names are sorted.
         for spec in fields(self):
             value = getattr(self, spec.name)
             if spec.type == "float":
@@ -112,6 +112,8 @@ class Run:
                 object.__setattr__(self, spec.name, tuple(value))
         if isinstance(self.milestones, tuple):
             object.__setattr__(self, "milestones", tuple(map(_fraction, self.milestones)))
+        if isinstance(self.fixed, tuple) and all(name in NAMES for name in self.fixed):
+            object.__setattr__(self, "fixed", tuple(n for n in NAMES if n in self.fixed))
         known = ACTIVATIONS[self.activation].options if self.activation in ACTIVATIONS else {}
         options = {
             name: _fraction(value) if isinstance(known.get(name), float) else value
