@@ -1,16 +1,25 @@
 """One step of training: against the formula, and captured against plain."""
 
+import dataclasses
+
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from torch_srelu.lab import records, steps
+from torch_srelu.lab import records, steps, systems
+from torch_srelu.lab.batches import Batches
 from torch_srelu.lab.distributed import Team
 from torch_srelu.lab.nets import POOLS
+from torch_srelu.lab.paper.blocks import contests
+from torch_srelu.lab.paper.contests import wanted
 from torch_srelu.lab.recipes import recipe
+from torch_srelu.lab.run import Run
+from torch_srelu.lab.seeds import DropoutStream
 from torch_srelu.lab.session import Session
 from torch_srelu.lab.train import Progress, train
 
 CPU = torch.device("cpu")
+aten = torch.ops.aten
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
 
@@ -62,6 +71,48 @@ def test_a_compiled_step_is_the_plain_step(monkeypatch, device: str, compiler: s
     monkeypatch.setattr(steps, "COMPILER", compiler)
     at = torch.device(device)
     torch.testing.assert_close(_losses(True, at), _losses(False, at), rtol=1e-3, atol=1e-3)
+
+
+class Reads(TorchDispatchMode):
+    """Collects the operators that hand values of tensors to Python."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func in (aten._local_scalar_dense.default, aten.nonzero.default):
+            self.found.add(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def _trained() -> dict[str, Run]:
+    """A run of the reproduction for every network, and for every activation of NIN."""
+    runs = wanted(contests(), {})
+    nin = {f"{r.net}, {r.activation}": r for r in runs if r.net == "nin-cifar10"}
+    return {r.net: r for r in runs} | nin
+
+
+@pytest.mark.parametrize("name", _trained())
+def test_no_step_waits_for_the_device(name: str):
+    """Else it could not be captured. Stochastic pooling does wait, but not in a capture."""
+    run = dataclasses.replace(_trained()[name], batch=2)
+    plan = systems.plan(run.net)
+    images = torch.rand(4, plan.channels, plan.size, plan.size)
+    batches = Batches(images, torch.zeros(4, dtype=torch.int64), 2, 1, flips=True, team=Team())
+    dropout = DropoutStream(1, CPU)
+    net = plan.build(run.activation, run.options, seed=1, dropout=dropout)
+    step = steps.Step(
+        net, steps.make_optimizer(net, run), batches, dropout, run, Team(), False, False
+    )
+    batches.begin(0)
+    dropout.seek(0)
+    step.set_rate(1e-3)
+    # What is made without a device would have to be copied to a GPU; here it has no values.
+    with Reads() as reads, torch.device("meta"):
+        step._body()
+    looks = {"aten._local_scalar_dense.default"} if "stochastic" in name else set()
+    assert reads.found == looks
 
 
 def test_compiled_pools_have_the_gradient_of_plain_ones():
