@@ -134,7 +134,7 @@ def test_summary_tells_what_was_found():
 
 def test_bad_arguments_of_the_constructor():
     model = convnet()
-    for q in (0, -0.1, 1.5, math.nan):
+    for q in (0, -0.1, 1.5, math.nan, "0.9"):
         with pytest.raises(ValueError, match=r"quantile must be in \(0, 1\]"):
             AdaptiveInit(model, sgd(model), quantile=q)
     with pytest.raises(ValueError, match="scope must be one of channel, layer"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from numbers import Real
 from typing import Any
 
 import torch
@@ -61,8 +62,8 @@ class AdaptiveInit:
     def __init__(
         self, model: nn.Module, optimizer: Optimizer, quantile: float = 0.9, scope: str = "channel"
     ) -> None:
-        if not 0 < quantile <= 1:
-            raise ValueError(f"quantile must be in (0, 1], got {quantile}")
+        if not (isinstance(quantile, Real) and 0 < quantile <= 1):
+            raise ValueError(f"quantile must be in (0, 1], a number, got {quantile!r}")
         if scope not in SCOPES:
             raise ValueError(f"scope must be one of {', '.join(SCOPES)}, got {scope!r}")
         _check_model(model)
