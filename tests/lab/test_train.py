@@ -278,6 +278,21 @@ def test_a_run_that_goes_on_elsewhere_names_both_places(tmp_path, monkeypatch):
     assert done.environment["before"] == [elsewhere]
 
 
+def test_a_place_where_a_run_was_stopped_again_is_named_too(tmp_path, monkeypatch):
+    def stop(progress):
+        raise KeyboardInterrupt
+
+    for name in ("a", "b", "a"):
+        here = {"hardware": name}
+        monkeypatch.setattr(
+            "torch_srelu.lab.train.environment", lambda device, here=here: dict(here)
+        )
+        with pytest.raises(KeyboardInterrupt):
+            train(tiny(), tmp_path, on_epoch=stop, checkpoint_seconds=0)
+    done = train(tiny(), tmp_path)
+    assert done.environment == {"hardware": "a", "before": [{"hardware": "a"}, {"hardware": "b"}]}
+
+
 def test_fixed_parameters_stay_and_the_others_learn(tmp_path):
     record = train(tiny(freeze=1, fixed=("t_r", "a_r")), tmp_path)
     for layer, values in record.parameters().items():

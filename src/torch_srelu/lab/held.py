@@ -57,4 +57,6 @@ def _take(root: Path, run: Run, here: dict[str, Any], alone: contextlib.ExitStac
     before = began.pop("before", [])
     if began != here:  # it goes on elsewhere, or with other code: the record names all places
         record = replace(record, environment={**here, "before": [*before, began]})
+        # Now, and not with the result: it may be stopped here too, and end at a third place.
+        records.write_run(folder, run, record.environment, result=None)
     return record
