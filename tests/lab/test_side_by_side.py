@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from functools import partial
 from pathlib import Path
 
+import pytest
 import torch
 from command import process
 
@@ -14,7 +16,7 @@ from torch_srelu.lab import checkpoints, records, worker
 from torch_srelu.lab.paper.contests import Contest, Entry, wanted
 from torch_srelu.lab.recipes import recipe
 from torch_srelu.lab.run import Run
-from torch_srelu.lab.side_by_side import LOGS, Event, train_side_by_side
+from torch_srelu.lab.side_by_side import LOGS, Event, NotSaved, train_side_by_side
 from torch_srelu.lab.train import train
 
 
@@ -115,3 +117,49 @@ def test_one_fails_one_waits_for_another_and_all_are_reported(tmp_path: Path) ->
     (log,) = (tmp_path / LOGS).iterdir()  # kept whole, of this one alone
     assert "Traceback" in log.read_text()
     assert str(log) in failed.words
+
+
+def remove_records(root: Path) -> None:
+    """So that those who train them have nowhere to write."""
+    for record in records.find(root):
+        shutil.rmtree(record.folder)
+
+
+def test_a_run_that_cannot_be_saved_when_it_is_stopped_has_failed(tmp_path: Path) -> None:
+    plan, happened = [recipe("digits", "relu", 1, epochs=5000)], []
+    for event in train_side_by_side(lambda _: plan, tmp_path):
+        if event is not None and event.kind == "progress" and plan:
+            remove_records(tmp_path)
+            plan.clear()  # which stops it
+        elif event is not None and event.kind != "progress":
+            happened.append(event)
+    started, failed = happened
+    assert (started.kind, failed.kind) == ("started", "failed")
+    assert "FileNotFoundError" in failed.words
+    assert len(list((tmp_path / LOGS).iterdir())) == 1
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_whoever_ends_it_is_told_what_could_not_be_saved(tmp_path: Path, saved: bool) -> None:
+    run = recipe("digits", "relu", 1, epochs=5000)
+    events = train_side_by_side(lambda _: [run], tmp_path)
+    assert any(event is not None and event.kind == "progress" for event in events)
+    if saved:
+        events.close()
+        (record,) = records.find(tmp_path)
+        assert checkpoints.load(record.folder) is not None
+        assert list((tmp_path / LOGS).iterdir()) == []
+        return
+    remove_records(tmp_path)
+    with pytest.raises(NotSaved, match=r"1 run could not be saved(.|\n)*relu seed 1: exit code 1"):
+        events.close()
+
+
+def test_a_run_that_fails_when_its_log_is_gone_is_reported(tmp_path: Path) -> None:
+    events = []
+    for event in train_side_by_side(lambda _: [recipe("mnist", "relu", 1)], tmp_path, tmp_path):
+        if event is not None:
+            events.append(event)
+            shutil.rmtree(tmp_path / LOGS, ignore_errors=True)
+    assert [event.kind for event in events] == ["started", "failed"]
+    assert "is gone" in events[-1].words

@@ -10,6 +10,7 @@ import contextlib
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ from pathlib import Path
 from queue import Empty, Queue
 from typing import IO, Any
 
+from ..wording import counted
 from . import records, worker
 from .records import Record, Results
 from .run import Run
@@ -27,8 +29,14 @@ from .run import Run
 LOGS = "logs"  # folder below the records, for what the processes say
 TAIL = 8  # lines that are shown of a process that failed
 _PATIENCE = 60.0  # seconds that a process has to write its checkpoint
+# How a process ends that was told to: with a checkpoint, or before it could do anything.
+_OBEYED = (worker.DONE, worker.STOPPED, -signal.SIGTERM)
 
 Plan = Callable[[Results], list[Run]]
+
+
+class NotSaved(RuntimeError):
+    """Runs were told to stop, and could not write their checkpoints."""
 
 
 @dataclass(frozen=True)
@@ -132,13 +140,10 @@ class _Crew:
         if record is not None:
             member.log.unlink(missing_ok=True)
             return Event(member.run, "ended", 1.0, record=record)
-        if code == worker.STOPPED or member.told:
+        if code == worker.STOPPED or (member.told and code in _OBEYED):
             member.log.unlink(missing_ok=True)
             return Event(member.run, "stopped")
-        lines = member.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        how = f"exit code {code}" if code >= 0 else f"signal {-code}"
-        tail = "\n".join(lines[-TAIL:])
-        return Event(member.run, "failed", words=f"{how}, log in {member.log}\n{tail}".rstrip())
+        return Event(member.run, "failed", words=_last_words(member))
 
     def stop(self, keys: Iterable[str]) -> None:
         """Tells the processes of these runs to stop, once."""
@@ -149,14 +154,42 @@ class _Crew:
                 member.process.terminate()
 
     def stop_all(self) -> None:
-        """Tells every process to stop; those that do not obey in a minute are ended."""
+        """Tells every process to stop; those that do not obey in a minute are ended.
+
+        Raises NotSaved if one ended without its checkpoint.
+        """
         self.stop(self.workers)
         patience = time.monotonic() + _PATIENCE
+        lost = []
         for member in self.workers.values():
             try:
-                member.process.wait(max(0.0, patience - time.monotonic()))
+                code = member.process.wait(max(0.0, patience - time.monotonic()))
             except subprocess.TimeoutExpired:
                 member.process.kill()
+                code = member.process.wait()
+            if code in _OBEYED:
+                member.log.unlink(missing_ok=True)
+            else:
+                run = member.run
+                lost.append(f"{run.net} {run.activation} seed {run.seed}: {_last_words(member)}")
+        if lost:
+            many = counted(len(lost), "run")
+            raise NotSaved(
+                f"{many} could not be saved and will go on from an earlier point: "
+                + "\n".join(lost)
+            )
+
+
+def _last_words(member: _Worker) -> str:
+    """How a process that failed has ended, and the last lines of its log."""
+    code = member.process.returncode
+    how = f"exit code {code}" if code >= 0 else f"signal {-code}"
+    try:
+        lines = member.log.read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:  # somebody tidied up
+        return f"{how}, and its log {member.log} is gone"
+    tail = "\n".join(lines[-TAIL:])
+    return f"{how}, log in {member.log}\n{tail}".rstrip()
 
 
 def train_side_by_side(
@@ -186,6 +219,9 @@ def train_side_by_side(
 
     Yields:
         Events; None now and then when nothing has happened for a second.
+
+    Raises:
+        NotSaved: If it is closed, or interrupted, and a run could not write its checkpoint.
     """
     root = Path(records_root)
     root.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ from ..paper.contests import Contest, wanted, with_needs
 from ..paper.standing import Standing, results_folder
 from ..records import Record, Results
 from ..run import Run
-from ..side_by_side import Event, train_side_by_side
+from ..side_by_side import Event, NotSaved, train_side_by_side
 from .board import QUIET_SECONDS, outcome
 from .data import DataFolder, check_data_folder
 from .reporting import RECORDS
@@ -88,6 +88,9 @@ def run(
                     view.see(event)
         except KeyboardInterrupt:
             errors.print("Stopped: checkpoints are written, the same command goes on from there.")
+            raise typer.Exit(INTERRUPTED) from None
+        except NotSaved as error:  # interrupted too
+            errors.print(Text(f"Stopped: {error}"), soft_wrap=True)
             raise typer.Exit(INTERRUPTED) from None
         own = records.find(records_folder)
         standing = Standing([*records.find(folder), *own])
