@@ -9,8 +9,9 @@ import pytest
 from scipy import stats
 from specimens import IMAGES, specimen
 
-from torch_srelu.lab import records
+from torch_srelu.lab import records, tables
 from torch_srelu.lab.comparison import compare
+from torch_srelu.lab.report import render
 
 RELU = [9, 12, 7]  # misclassified images by seed
 SRELU = [6, 7, 5]
@@ -111,6 +112,15 @@ def test_places_are_those_of_the_records(tmp_path: Path) -> None:
     there = specimen(tmp_path, "prelu", 0, [1], environment=elsewhere)
     (c,) = compare([*both(tmp_path), there])
     assert c.places == ["a machine, torch 2.11", "another machine, torch 2.13"]
+
+
+def test_places_are_also_those_where_a_run_was_stopped(tmp_path: Path) -> None:
+    before = {"hardware": "a first machine", "versions": {"torch": "2.11"}, "beside": 2}
+    there = {"hardware": "a machine", "versions": {"torch": "2.11"}, "before": [before]}
+    (c,) = compare([specimen(tmp_path, "relu", 1, environment=there)])
+    assert c.places == ["a first machine, torch 2.11", "a machine, torch 2.11"]
+    assert "Seconds do not compare" in tables.errors(c).note
+    assert "a first machine; torch 2.11" in render([c])
 
 
 def test_variants_of_an_activation_are_told_apart(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ class Comparison:
     @cached_property
     def places(self) -> list[str]:
         """Where the numbers come from: hardware and the versions that decide them."""
-        return sorted({place(record.environment) for record in self.records})
+        return sorted({place(e) for record in self.records for e in record.environments})
 
     @cached_property
     def pooled(self) -> Pooled | None:

@@ -57,7 +57,8 @@ class Record:
     Attributes:
         folder: The folder or archive.
         run: What was trained.
-        environment: Versions, hardware and state of the source code when it was started.
+        environment: Versions, hardware and state of the source code where it was trained last, and
+            "before", if it went on from other ones, those.
         result: None until the run has ended, then "status" ("finished", "dead" or "diverged"),
             "test_error", "test_loss", "train_loss", "epochs", "seconds" and more.
         metrics: One `Metrics` an epoch.
@@ -68,6 +69,11 @@ class Record:
     environment: Mapping[str, Any]
     result: Mapping[str, Any] | None
     metrics: list[Metrics]
+
+    @property
+    def environments(self) -> list[Mapping[str, Any]]:
+        """All places where it was trained, the last one first: a run may go on elsewhere."""
+        return [self.environment, *self.environment.get("before", ())]
 
     def parameters(self) -> dict[str, Tensor]:
         """Per SReLU layer, (epochs, 4, C): t_r, a_r, t_l, a_l after each epoch; else empty.

@@ -59,7 +59,7 @@ def errors(comparison: Comparison) -> Grid:
     if fallen:
         note += f" Not in the means: {'; '.join(fallen)}."
     note += f" Trained on {'; '.join(comparison.places)}."
-    loads = {r.environment.get("beside", 1) for rival in comparison.rivals for r in rival.records}
+    loads = {e.get("beside", 1) for record in comparison.records for e in record.environments}
     if len(loads) > 1:
         note += " Seconds do not compare: not all runs shared the device with as many others."
     return Grid(comparison.title, headers, rows, note)

@@ -124,7 +124,7 @@ def _photographs(cell: Cell) -> Iterator[str]:
     yield f"top-5 error {top5:.2f} %"
     timed = [r for r in cell.rival.finished if r.result and "images_an_epoch" in r.result]
     if timed:
-        beside = max(record.environment.get("beside", 1) for record in timed)
+        beside = max(e.get("beside", 1) for record in timed for e in record.environments)
         runs = f"{counted(beside, 'run')} side by side" if beside > 1 else "alone on its device"
         rate = np.median([_rate(record) for record in timed])
         yield f"{rate:.0f} images a second in training, {runs}"

@@ -130,8 +130,9 @@ def provenance(comparisons: Sequence[Comparison]) -> str:
     parts.append(_details(counted(len(rows), "run"), _table(columns, rows)))
     seen: dict[str, str] = {}
     for r in records:
-        versions = ", ".join(f"{k} {v}" for k, v in r.environment.get("versions", {}).items())
-        seen.setdefault(f"{r.environment.get('hardware')}; {versions}", r.folder.name)
+        for e in r.environments:
+            versions = ", ".join(f"{k} {v}" for k, v in e.get("versions", {}).items())
+            seen.setdefault(f"{e.get('hardware')}; {versions}", r.folder.name)
     machines = [[first, where] for where, first in seen.items()]
     parts.append(_details("Machines and versions", _table(["from run", "environment"], machines)))
     return "\n".join(parts)
