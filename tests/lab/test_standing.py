@@ -9,11 +9,12 @@ import pytest
 from reproduction import ended
 from specimens import record_of
 
-from torch_srelu.lab.paper import grids
+from torch_srelu.lab.paper import grids, listing
 from torch_srelu.lab.paper.blocks import contests
 from torch_srelu.lab.paper.contests import GIVE_UP, wanted
 from torch_srelu.lab.paper.rows import ROWS
 from torch_srelu.lab.paper.standing import Standing
+from torch_srelu.lab.paper.variants import SLOPES, slope_candidate
 from torch_srelu.lab.run import Run
 
 
@@ -88,6 +89,25 @@ def test_a_contest_whose_seeds_all_die_is_given_up(tmp_path: Path) -> None:
     runs = [ROWS["nin+relu"]("cifar100", seed) for seed in range(1, GIVE_UP + 1)]
     standing = Standing([ended(tmp_path, run, "dead") for run in runs])
     assert f"given up after {GIVE_UP} seeds" in standing.cost([contest])
+
+
+@pytest.mark.parametrize(
+    ("fate", "seeds", "words"),
+    [
+        ("dead", GIVE_UP, f"given up after {GIVE_UP} seeds at which a rival was dead at the start"),
+        ("diverged", 1, "6 runs given up: none that could decide them has finished"),
+    ],
+)
+def test_a_contest_that_waits_in_vain_is_given_up(
+    tmp_path: Path, fate: str, seeds: int, words: str
+) -> None:
+    runs = [slope_candidate(s, "cifar10", n) for s in SLOPES for n in range(1, seeds + 1)]
+    standing = Standing([record_of(tmp_path, run, status=fate, kept=1) for run in runs])
+    (_, waiting) = contests(["lrelu-cifar10"])
+    assert standing.cost([waiting]) == words
+    lines = [row for grid in listing.grids(standing) for row in grid.rows]
+    (line,) = (row for row in lines if "`srelu paper run lrelu-cifar10`" in row[0])
+    assert line == [f"NIN + LReLU: `srelu paper run lrelu-cifar10`, {words}", "9.75", "not run"]
 
 
 def test_a_folder_without_records_is_refused(tmp_path: Path) -> None:

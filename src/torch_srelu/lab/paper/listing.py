@@ -39,7 +39,8 @@ def _line(row: Row, condition: str, length: str, standing: Standing) -> list[str
     cell = standing.cell(row.name, condition, length)
     n = cell.rival.summary.n if cell and cell.rival.summary else 0
     paper = row.errors.get(condition)
-    cost = standing.cost(contests) if standing.missing(contests) else standing.spent(contests)
+    left = cell is None or standing.missing(contests)
+    cost = standing.cost(contests) if left else standing.spent(contests)
     names = " ".join(contest.name for contest in contests)
     title = row.title
     if length == "published":

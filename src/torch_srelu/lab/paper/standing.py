@@ -17,7 +17,7 @@ from ..records import Record, seconds_of
 from ..run import Run
 from ..statistics import Summary
 from .blocks import contests
-from .contests import GIVE_UP, Contest, Entry, wanted
+from .contests import GIVE_UP, Contest, Entry, wanted, with_needs
 
 
 def results_folder() -> Path:
@@ -118,7 +118,7 @@ class Standing:
 
     def places(self) -> list[str]:
         """Where the records come from: hardware and the versions that decide numbers."""
-        return sorted({place(record.environment) for record in self._ended.values()})
+        return sorted({place(e) for record in self._ended.values() for e in record.environments})
 
     def device_seconds(self, chosen: Sequence[Contest]) -> float:
         """What the runs of contests took of a device that they shared evenly."""
@@ -136,9 +136,12 @@ class Standing:
     def cost(self, chosen: Sequence[Contest]) -> str:
         """What the missing runs of contests take, by what like runs took; in words."""
         runs = self.missing(chosen)
-        dead = {len(contest.seeds(self.results).dead) for contest in chosen}
+        dead = {len(contest.seeds(self.results).dead) for contest in with_needs(chosen)}
         if not runs and GIVE_UP in dead:
             return f"given up after {GIVE_UP} seeds at which a rival was dead at the start"
+        waiting = sum(map(self._waiting, chosen))
+        if not runs and waiting:
+            return f"{counted(waiting, 'run')} given up: none that could decide them has finished"
         epochs = " or ".join(str(n) for n in sorted({run.epochs for run in runs}))
         words = f"{counted(len(runs), 'run')} of {epochs} epochs"
         like = [self._like(run) for run in runs]
@@ -147,7 +150,6 @@ class Standing:
             minutes = sum(paces) / 60
             where = _hardware([r for found in like for r in found])
             words += f", about {max(1, round(minutes))} min on one {where}"
-        waiting = sum(map(self._waiting, chosen))
         return f"{words}, then {waiting} that wait for these" if waiting else words
 
     def _like(self, run: Run) -> list[Record]:
@@ -181,12 +183,11 @@ def _pace(found: Sequence[Record]) -> float:
 
 
 def _hardware(found: Iterable[Record]) -> str:
-    return " or ".join(sorted({str(r.environment.get("hardware")) for r in found}))
+    return " or ".join(sorted({str(e.get("hardware")) for r in found for e in r.environments}))
 
 
 def _device_seconds(record: Record) -> float:
     if record.result is None:
         return 0.0
     spent = seconds_of(record.result) + record.result.get("startup_seconds", 0.0)
-    here = record.environment
-    return spent / max(place.get("beside", 1) for place in (here, *here.get("before", ())))
+    return spent / max(place.get("beside", 1) for place in record.environments)
