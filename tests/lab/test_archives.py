@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,37 @@ def test_collecting_again_changes_nothing(tmp_path: Path, runs: list[Record]) ->
     assert (again.added, len(again.known)) == ([], 3)
     assert contents(results) == before
     assert len(archives.collect(runs, results).added) == 4
+
+
+def test_what_another_compressor_has_packed_is_known(tmp_path: Path, runs: list[Record]) -> None:
+    results = tmp_path / "results"
+    for record in archives.collect(runs, results).added:
+        packed = {name: record.read(name) for name in (*archives.WHOLE, *archives.LAST_EPOCH)}
+        with zipfile.ZipFile(record.folder, "w", zipfile.ZIP_STORED) as archive:
+            for name, raw in packed.items():
+                if raw is not None:
+                    archive.writestr(name, raw)
+    before = contents(results)
+    again = archives.collect(runs, results)
+    assert (again.added, len(again.known)) == ([], len(runs))
+    assert contents(results) == before
+
+
+def test_records_are_not_packed_beside_themselves(tmp_path: Path, runs: list[Record]) -> None:
+    again = archives.collect(runs, tmp_path / "runs")
+    assert (again.added, len(again.known)) == ([], len(runs))
+    assert len(records.find(tmp_path / "runs")) == len(runs)
+
+
+def test_a_renamed_record_keeps_its_name_and_is_known(tmp_path: Path, runs: list[Record]) -> None:
+    results = tmp_path / "results"
+    chosen = []
+    for record, name in zip(runs[:2], ("my.first", "my.second"), strict=True):
+        record.folder.rename(tmp_path / name)
+        chosen.append(records.load(tmp_path / name))
+    added = archives.collect(chosen, results).added
+    assert [record.folder.name for record in added] == ["my.first.zip", "my.second.zip"]
+    assert len(archives.collect(chosen, results).known) == 2
 
 
 @pytest.mark.parametrize(
