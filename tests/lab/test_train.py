@@ -206,6 +206,18 @@ def test_a_damaged_checkpoint_costs_time_only(tmp_path, whole):
     assert_equal(record, whole)
 
 
+def test_a_checkpoint_from_before_a_field_was_added_is_gone_on_from(tmp_path):
+    """As its record is read: what it lacks has its default."""
+    with pytest.raises(Stop):
+        train(tiny("relu"), tmp_path, on_epoch=stop_at(0.3), checkpoint_seconds=0.0)
+    (record,) = records.find(tmp_path)
+    state = checkpoints.load(record.folder)
+    assert state is not None
+    del state["run"]["start"], state["run"]["ema"]
+    checkpoints.save(record.folder, state)
+    assert train(tiny("relu"), tmp_path).folder == record.folder
+
+
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     with pytest.raises(Stop):
         train(tiny("relu"), tmp_path / "a", on_epoch=stop_at(0.3), checkpoint_seconds=0.0)

@@ -255,7 +255,7 @@ class Session:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes to where `state_dict` was taken."""
-        if state["run"] != self.run.to_dict():
+        if Run.from_dict(state["run"]) != self.run:  # an older one lacks the fields added since
             raise ValueError("the checkpoint belongs to another run: remove it to train this one")
         self.net.load_state_dict(state["net"])
         if self.init is not None:
