@@ -132,6 +132,15 @@ def test_verdict_on_rivals_without_a_common_seed(tmp_path: Path) -> None:
     assert tables.verdict(c).endswith("not tested, it has no seed in common with relu.")
 
 
+def test_a_pooled_interval_over_other_seeds_than_the_test_says_so(
+    comparison: Comparison, tmp_path: Path
+) -> None:
+    words = "unpaired, over all seeds of either"
+    assert words not in tables.differences(comparison)[1].note
+    (c,) = compare([*comparison.records, specimen(tmp_path / "more", "srelu", 4, range(9))])
+    assert words in tables.differences(c)[1].note
+
+
 def test_one_rival_alone(tmp_path: Path) -> None:
     (c,) = compare([specimen(tmp_path, "relu", 1, [3])])
     assert tables.verdict(c) == ""

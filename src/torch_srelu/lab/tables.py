@@ -101,9 +101,16 @@ def _other_intervals(comparison: Comparison) -> Grid:
     note = "95 % intervals of the same differences. Images: bootstrap over the test images."
     if comparison.pooled:
         degrees = comparison.pooled.degrees
-        note += f" Pooled: from the spread within all rivals, degrees of freedom {degrees}."
+        note += f" Pooled: from the spread within all rivals, degrees of freedom {degrees}"
+        note += "; unpaired, over all seeds of either." if _unpaired(comparison) else "."
     title = f"Test error minus that of {comparison.baseline.name}: other intervals"
     return Grid(title, ["activation", "pooled", "images"], rows, note)
+
+
+def _unpaired(comparison: Comparison) -> bool:
+    """Whether a rival or the baseline has seeds that the other has not."""
+    base = comparison.baseline.errors.keys()
+    return any(r.errors.keys() != base for r in comparison.rivals if r.name in comparison.versus)
 
 
 def verdict(comparison: Comparison) -> str:
