@@ -50,6 +50,11 @@ def test_what_it_may_say(code: int, message: str) -> None:
     assert explain(OSError(code, os.strerror(code), "file")).startswith(message)
 
 
+def test_what_says_itself_what_to_do_is_told_nothing_else() -> None:
+    words = "cannot write the checkpoint: make room"
+    assert explain(OSError(errno.ENOSPC, words, "file")) == f"file: {words}"
+
+
 def test_without_a_path_it_keeps_its_words() -> None:
     assert explain(OSError("the server is asleep")) == "the server is asleep"
     assert explain(OSError(errno.EPIPE, "Broken pipe")) == "[Errno 32] Broken pipe"

@@ -17,6 +17,8 @@ def explain(error: OSError) -> str:
     if not isinstance(error.filename, str | bytes | os.PathLike):
         return str(error)
     path = Path(os.fsdecode(error.filename))
+    if error.errno and error.strerror != os.strerror(error.errno):  # it says what to do itself
+        return f"{path}: {_words(error)}"
     upwards = (path, *path.parents)
     if isinstance(error, NotADirectoryError | FileExistsError):
         files = [place for place in upwards if os.path.isfile(place)]
