@@ -88,6 +88,17 @@ def test_nothing_is_overwritten(tmp_path, monkeypatch):
     assert (folder / "run.json").read_bytes() == before
 
 
+def test_a_full_disk_leaves_no_folder_without_a_run(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16, hard))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            records.create(tmp_path, RUN, HERE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_finished_and_unfinished_runs_are_told_apart(tmp_path):
     other = recipe("digits", "srelu", seed=4, epochs=3)
     folder = records.create(tmp_path, RUN, HERE).folder
@@ -145,6 +156,15 @@ def test_damaged_records_say_which_file(tmp_path):
         records.load(folder)
     with pytest.raises(RecordError, match=r"has no run\.json"):
         records.load(tmp_path)
+
+
+@pytest.mark.parametrize("environment", [None, ["a machine"]])
+def test_an_environment_that_cannot_be_is_damage(tmp_path, environment):
+    folder = records.create(tmp_path, RUN, HERE).folder
+    plain = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**plain, "environment": environment}))
+    with pytest.raises(RecordError, match=r"run.json is damaged \(its environment is"):
+        records.load(folder)
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,8 @@ def parse_run(raw: bytes, path: Path) -> tuple[Run, dict[str, Any], dict[str, An
     for name in ("run", "environment", "result"):
         if name not in plain:
             raise damaged(path, f"it has no {name}")
+    if not isinstance(plain["environment"], dict):
+        raise damaged(path, f"its environment is {plain['environment']!r}")
     try:
         run = Run.from_dict(plain["run"])
     except (ValueError, TypeError, KeyError) as error:

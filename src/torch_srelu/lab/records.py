@@ -191,7 +191,11 @@ def create(root: Path | str, run: Run, environment: Mapping[str, Any]) -> Record
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     folder = Path(root) / f"{stamp}-{run.dataset}-{run.activation}-s{run.seed}-{run.key()}"
     folder.mkdir(parents=True, exist_ok=False)
-    write_run(folder, run, environment, result=None)
+    try:
+        write_run(folder, run, environment, result=None)
+    except OSError:  # a full disk: a folder without a run would be nobody's
+        folder.rmdir()
+        raise
     return load(folder)
 
 
