@@ -294,15 +294,17 @@ def test_a_place_where_a_run_was_stopped_again_is_named_too(tmp_path, monkeypatc
     def stop(progress):
         raise KeyboardInterrupt
 
-    for name in ("a", "b", "a"):
-        here = {"hardware": name}
+    first, second, third = places = [
+        {"hardware": name, "started": when} for when, name in enumerate(["a", "b", "a"])
+    ]
+    for place in [*places, {**third, "started": 3}]:  # the last only later, not elsewhere
         monkeypatch.setattr(
-            "torch_srelu.lab.train.environment", lambda device, here=here: dict(here)
+            "torch_srelu.lab.train.environment", lambda device, here=place: dict(here)
         )
         with pytest.raises(KeyboardInterrupt):
-            train(tiny(), tmp_path, on_epoch=stop, checkpoint_seconds=0)
-    done = train(tiny(), tmp_path)
-    assert done.environment == {"hardware": "a", "before": [{"hardware": "a"}, {"hardware": "b"}]}
+            train(tiny(epochs=5), tmp_path, on_epoch=stop, checkpoint_seconds=0)
+    done = train(tiny(epochs=5), tmp_path)
+    assert done.environment == {**third, "before": [first, second]}
 
 
 def test_fixed_parameters_stay_and_the_others_learn(tmp_path):

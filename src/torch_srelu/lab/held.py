@@ -55,7 +55,8 @@ def _take(root: Path, run: Run, here: dict[str, Any], alone: contextlib.ExitStac
     files.sweep(folder)
     began = dict(record.environment)
     before = began.pop("before", [])
-    if began != here:  # it goes on elsewhere, or with other code: the record names all places
+    if began | {"started": None} != here | {"started": None}:
+        # It goes on elsewhere, or with other code, not only later: the record names all places.
         record = replace(record, environment={**here, "before": [*before, began]})
         # Now, and not with the result: it may be stopped here too, and end at a third place.
         records.write_run(folder, run, record.environment, result=None)
