@@ -125,6 +125,14 @@ def test_verdict_on_a_tie_is_that_nobody_beats_the_baseline(tmp_path: Path) -> N
     )
 
 
+def test_verdict_on_equal_differences_is_that_they_cannot_be_tested(tmp_path: Path) -> None:
+    runs = [specimen(tmp_path, "relu", s, range(s + 4)) for s in range(3)]
+    runs += [specimen(tmp_path, "srelu", s, range(s + 2)) for s in range(3)]
+    (c,) = compare(runs)
+    words = "1.00 points below relu; not tested, the difference is the same at all 3 seeds."
+    assert tables.verdict(c).endswith(words)
+
+
 def test_verdict_on_rivals_without_a_common_seed(tmp_path: Path) -> None:
     runs = [specimen(tmp_path, "relu", s, range(20)) for s in (1, 2)]
     runs += [specimen(tmp_path, "srelu", s, range(10)) for s in (3, 4)]

@@ -141,6 +141,8 @@ def verdict(comparison: Comparison) -> str:
     all_paired = shared == len(own) == len(base.errors)
     over = "" if all_paired else f" over the {counted(shared, 'seed')} that both have"
     lead += f", {abs(versus.paired.mean):.2f} points {side} {base.name}{over}"
+    if versus.p is None and shared >= FEWEST_PAIRS:
+        return f"{lead}; not tested, the difference is the same at all {shared} seeds."
     if versus.p is None:
         return f"{lead}; too little to test, over n = {counted(versus.paired.n, 'paired seed')}."
     told = f"p = {probability(versus.p)}".replace("= <", "<")
