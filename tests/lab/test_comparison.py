@@ -107,6 +107,23 @@ def test_baseline_counts_where_it_took_part(tmp_path: Path) -> None:
     assert (first.baseline.name, second.baseline.name) == ("srelu", "prelu")
 
 
+def test_predictions_of_other_images_than_the_labels_are_damage(tmp_path: Path) -> None:
+    runs = both(tmp_path)
+    predictions, labels = runs[0].predictions(), runs[0].labels()
+    records.write_predictions(runs[0].folder, predictions[:-1], labels)
+    with pytest.raises(records.RecordError, match=r"predictions.gz is damaged \(199 classes, of"):
+        _ = compare(runs)[0].versus
+
+
+def test_without_one_test_set_there_is_no_interval_over_its_images(tmp_path: Path) -> None:
+    runs = both(tmp_path)
+    predictions, labels = runs[0].predictions(), runs[0].labels()
+    records.write_predictions(runs[0].folder, predictions[:-1], labels[:-1])
+    versus = compare(runs)[0].versus["srelu"]
+    assert versus.images is None
+    assert versus.paired.n == len(RELU)
+
+
 def test_places_are_those_of_the_records(tmp_path: Path) -> None:
     elsewhere = {"hardware": "another machine", "versions": {"torch": "2.13", "numpy": "2"}}
     there = specimen(tmp_path, "prelu", 0, [1], environment=elsewhere)

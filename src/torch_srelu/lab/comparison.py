@@ -57,11 +57,15 @@ class Rival:
         return float(np.mean(times)) if times else None
 
     def wrong(self, seeds: Sequence[int]) -> np.ndarray | None:
-        """Which test images were misclassified, (seeds, images); None if that was not kept."""
+        """Which test images were misclassified, (seeds, images).
+
+        None if that was not kept, or if the seeds were tested on different numbers of images.
+        """
         records = {r.run.seed: r for r in self.records if r.tested}
         if not records.keys() >= set(seeds):
             return None
-        return np.stack([(records[s].predictions() != records[s].labels()).numpy() for s in seeds])
+        wrong = [records[s].wrong().numpy() for s in seeds]
+        return np.stack(wrong) if len({len(images) for images in wrong}) == 1 else None
 
 
 @dataclass(frozen=True)

@@ -121,6 +121,14 @@ class Record:
             raise RecordError(f"{self.folder} has no labels.gz, and {place} does not exist")
         return parse_classes(raw, place)
 
+    def wrong(self) -> Tensor:
+        """Whether each test image was misclassified, bool."""
+        predictions, labels = self.predictions(), self.labels()
+        if len(predictions) != len(labels):
+            why = f"{len(predictions)} classes, of {len(labels)} images"
+            raise damaged(self.folder / "predictions.gz", why)
+        return predictions != labels
+
     def read(self, name: str) -> bytes | None:
         """The bytes of the file ``name``; None if the record has none."""
         return _read(self.folder, name)
