@@ -163,6 +163,17 @@ def test_reuse_goes_on_from_the_leaky_network_of_its_seed() -> None:
     assert before.seeds(dead).counted == further.seeds(dead).counted == (1, 3, 4)
 
 
+@pytest.mark.parametrize(
+    ("fate", "seeds", "runs"), [("dead", (2, 3, 4), [2, 3, 4]), ("diverged", (1, 2, 3), [2, 3])]
+)
+def test_what_came_to_nothing_is_not_reused(fate: str, seeds: tuple[int, ...], runs: list) -> None:
+    before, further = contests(["reuse"])
+    results = {before.runs({})[0].key(): {"status": fate}}
+    assert further.seeds(results).counted == seeds
+    assert [run.seed for run in further.runs(results)] == [s for s in runs for _ in range(2)]
+    assert not further.waits(results)
+
+
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(ValueError, match="unknown block 'headlin': did you mean 'headline'"):
         contests(["headlin"])

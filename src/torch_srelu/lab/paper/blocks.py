@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..choices import check_choice
+from ..fates import FINISHED
 from ..records import Results
 from ..run import Run
 from . import variants
@@ -81,8 +82,13 @@ def _slopes(condition: str) -> Contest:
 
 def _reuse() -> Contest:
     def further(activation: str) -> Entry:
-        make = variants.further
-        return _own(f"reuse:{activation}", lambda seed: make(activation, "cifar10", seed))
+        def run(seed: int, results: Results) -> Run | None:
+            ended = results.get(variants.before_reuse("cifar10", seed).key())
+            if ended is not None and ended["status"] != FINISHED:
+                return None  # there are no weights to begin with
+            return variants.further(activation, "cifar10", seed)
+
+        return Entry(f"reuse:{activation}", run)
 
     first = _own("reuse:before", lambda seed: variants.before_reuse("cifar10", seed))
     before = Contest("reuse-before", "cifar10", "short", (first,), 3)

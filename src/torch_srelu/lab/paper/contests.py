@@ -28,7 +28,8 @@ class Entry:
     Attributes:
         row: The name of its row.
         run: Its run for a seed, given the results there are; None where a decision of the run, such
-            as a slope that is chosen on validation data, still waits for results.
+            as a slope that is chosen on validation data, still waits for results, and where the run
+            that it would begin with has come to nothing.
         base: Whether it is here for the others to be compared with: which of its seeds count in
             tables is decided by another contest.
     """
@@ -102,7 +103,7 @@ class Contest:
 
     def waits(self, results: Results) -> bool:
         """Whether the results of other runs are needed before this can be run."""
-        return not self.of_seed(1, results)
+        return not any(self.of_seed(seed, results) for seed in self.seeds(results).counted)
 
 
 class Block(NamedTuple):
