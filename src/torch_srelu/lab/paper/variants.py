@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..fates import FINISHED
+from ..fates import DEAD, FINISHED
 from ..recipes import faithful
 from ..records import Results
 from ..run import Run
+from .contests import GIVE_UP
 
 SLOPES = (0.01, 0.1, 0.2, 0.33)  # of LReLU, among which the validation data choose
 REUSED_SLOPE = 0.2  # that of a frozen SReLU
@@ -72,16 +73,20 @@ def slope_candidate(slope: float, condition: str, seed: int) -> Run:
 
 
 def chosen_slope(condition: str, results: Results) -> float | None:
-    """The slope with the lowest validation error at seed 1; None before all have been tried.
+    """The slope with the lowest validation error; None before all have been tried.
 
-    With flips it is the one chosen without.
+    At the first seed at which none was dead, as in the contest of the slopes. With flips it is the
+    one chosen without.
     """
     plain = condition.partition("+")[0]
-    ended = {s: results.get(slope_candidate(s, plain, 1).key()) for s in SLOPES}
-    if any(result is None for result in ended.values()):
-        return None
-    errors = {s: r["val_error"] for s, r in ended.items() if r and r["status"] == FINISHED}
-    return min(errors, key=lambda s: errors[s]) if errors else None
+    for seed in range(1, GIVE_UP + 1):
+        ended = {s: results.get(slope_candidate(s, plain, seed).key(), {}) for s in SLOPES}
+        fates = {s: result.get("status") for s, result in ended.items()}
+        if DEAD in fates.values():
+            continue
+        errors = {s: ended[s]["val_error"] for s in SLOPES if fates[s] == FINISHED}
+        return min(errors, key=lambda s: errors[s]) if errors and all(fates.values()) else None
+    return None
 
 
 def before_reuse(condition: str, seed: int) -> Run:
