@@ -1,5 +1,6 @@
 """One unit for each place, and what is left."""
 
+import functools
 import itertools
 import pickle
 import random
@@ -155,12 +156,21 @@ class Awkward(nn.Module):
         self.linear, self.wide, self.square = nn.Linear(4, 4), nn.Linear(4, 6), nn.Linear(4, 4)
         self.act = nn.ReLU()
         self.what = what
+        self.made_before = lambda x: F.relu(x)
+        self.held = functools.partial(self.wrapped_method)
+
+    def wrapped_method(self, x):
+        return F.relu(x)
 
     def helper(self, x):
         return F.relu(x)
 
     def forward(self, x):
         x = F.leaky_relu(self.linear(x))  # could be converted, but never without the rest
+        if self.what == "made before":
+            return self.made_before(x)
+        if self.what == "holds its wrapped_method() wrapped":
+            return self.held(x)
         if self.what == "not a method":
             return elsewhere(x)
         if self.what == "channels":
@@ -190,6 +200,8 @@ class Awkward(nn.Module):
 @pytest.mark.parametrize(
     "what",
     [
+        "made before",
+        "holds its wrapped_method() wrapped",
         "not a method",
         "channels",
         "dimensions",

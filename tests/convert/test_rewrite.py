@@ -58,6 +58,33 @@ def test_rewritten_methods_keep_closure_super_private_names_and_defaults():
     assert "self.relu_2(" in inspect.getsource(type(net).forward)
 
 
+class TwoNames(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def run(self, x):
+        return F.relu(self.linear(x))
+
+    forward = run
+
+
+class HoldsItsMethod(TwoNames):
+    def __init__(self):
+        super().__init__()
+        self.forward = self.run
+
+
+@pytest.mark.parametrize("build", [TwoNames, HoldsItsMethod])
+def test_a_method_with_two_names_is_rewritten_under_both(build):
+    net, x = build(), torch.randn(3, 4)
+    assert_converted(net, x)
+    for changed in (net, copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        nn.init.constant_(changed.relu.a_l, 1.0)  # the identity
+        assert torch.equal(changed(x), changed.linear(x))
+        assert torch.equal(changed.run(x), changed.linear(x))
+
+
 class Named(Reused):
     """Names its own class, in the ways that there are."""
 

@@ -28,7 +28,7 @@ from .fused import in_kernels
 from .observer import slots_of
 from .plan import Site, keep_modules_whole, sites_of
 from .probe import observe
-from .rewrite import Edit, Position, rewritten_class
+from .rewrite import Edit, Position, exchange, rewritten_class
 from .unreached import unreached
 
 __all__ = ["convert"]
@@ -187,7 +187,7 @@ def _apply(sites: list[Site]) -> None:
     for (parent, name), unit in new.items():
         setattr(parent, name, unit.train(parent.training))
     for owner, cls in classes.items():
-        owner.__class__ = cls
+        exchange(owner, cls, edits[owner])
 
 
 def _unit(site: Site) -> nn.Module:

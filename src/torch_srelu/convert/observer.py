@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType, FunctionType, MethodDescriptorType
+from types import FrameType, FunctionType, MethodDescriptorType, MethodType
 from typing import Any
 
 import torch
@@ -160,6 +161,10 @@ class Observer(Flow):
         place = Place(owner, name, (line, column), form)
         if getattr(type(owner), name) is not function:
             return place, f"called in a {name}() that is reached through super()"
+        if not _is_running(function, frame):
+            return place, f"called in a function that {name}() has made before"
+        if _is_wrapped(function, owner):
+            return place, f"the module holds its {name}() wrapped: convert first, then wrap it"
         expression = rewrite.call_at(function, place.end)
         if expression is None:
             return place, "the source code of the call cannot be read"
@@ -179,6 +184,42 @@ class Observer(Flow):
                 return found and (module, *found)
             outer = outer.f_back
         return None
+
+
+def _is_running(function: FunctionType, frame: FrameType | None) -> bool:
+    """Whether ``frame`` runs ``function`` or something that it calls.
+
+    A lambda that ``__init__`` has put into an attribute stays what it is, whatever becomes of the
+    text of ``__init__``.
+    """
+    while frame is not None and frame.f_code is not function.__code__:
+        frame = frame.f_back
+    return frame is not None
+
+
+def _is_wrapped(function: FunctionType, module: nn.Module) -> bool:
+    """Whether an attribute of ``module`` holds its method ``function`` in something else.
+
+    As after ``net.forward = torch.compile(net.forward)``, which keeps the method that it has got. A
+    method alone, as after ``net.forward = net.other``, is exchanged together with the class.
+    """
+    return any(
+        not isinstance(value, (nn.Module, MethodType)) and function in _layers(value)
+        for value in vars(module).values()
+        if callable(value)
+    )
+
+
+def _layers(callee: Any) -> Iterator[object]:
+    """What is in a callable: in partials, in what decorators have made, and in bound methods."""
+    for _ in range(8):  # an end also where an object answers to every name with another one
+        yield callee
+        if isinstance(callee, functools.partial):
+            callee = callee.func
+        elif isinstance(callee, MethodType):
+            callee = callee.__func__
+        else:
+            callee = getattr(callee, "__wrapped__", None)
 
 
 def _form(callee: object) -> rewrite.Form:

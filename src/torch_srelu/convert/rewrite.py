@@ -14,7 +14,8 @@ import functools
 import inspect
 import linecache
 from abc import ABCMeta
-from types import CodeType, FunctionType
+from collections.abc import Iterable
+from types import CodeType, FunctionType, MethodType
 from typing import Any, Literal, NamedTuple
 
 from torch import nn
@@ -205,6 +206,9 @@ def _is_parametrized(module: nn.Module) -> bool:
 def _subclass(cls: type, sources: Sources) -> type:
     """``cls`` with some methods replaced. One class for all modules that are rewritten alike."""
     methods = {name: _compile(inspect.getattr_static(cls, name), text) for name, text in sources}
+    for name in list(methods):
+        for other in _names(cls, inspect.getattr_static(cls, name)):
+            methods.setdefault(other, methods[name])
 
     def __reduce_ex__(self: nn.Module, protocol: Any) -> tuple:
         return _restore, (cls, sources), self.__getstate__()
@@ -218,6 +222,24 @@ def _subclass(cls: type, sources: Sources) -> type:
         REWRITTEN: (cls, sources),
     }
     return _derive(cls, namespace, cls.__name__)
+
+
+def _names(cls: type, function: object) -> list[str]:
+    """All names that a class has for one of its methods, as after ``forward = run`` in its body."""
+    return [name for name in dir(cls) if inspect.getattr_static(cls, name, None) is function]
+
+
+def exchange(module: nn.Module, cls: type, methods: Iterable[str]) -> None:
+    """Gives ``module`` the class ``cls``, in which ``methods`` are rewritten.
+
+    Methods that it holds in attributes of its own, as after ``net.forward = net.run``, too.
+    """
+    old = {inspect.getattr_static(type(module), name): name for name in methods}
+    module.__class__ = cls
+    for attribute, value in vars(module).items():
+        if isinstance(value, MethodType) and value.__self__ is module and value.__func__ in old:
+            new = inspect.getattr_static(cls, old[value.__func__])
+            vars(module)[attribute] = MethodType(new, module)
 
 
 class _Unannounced:
