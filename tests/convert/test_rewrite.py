@@ -85,6 +85,22 @@ def test_a_method_with_two_names_is_rewritten_under_both(build):
         assert torch.equal(changed.run(x), changed.linear(x))
 
 
+class AnswersToEveryName(TwoNames):
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name.startswith("__"):
+                raise
+            return None
+
+
+def test_a_module_that_answers_to_every_name_is_converted():
+    net = AnswersToEveryName()
+    assert_converted(net, torch.randn(3, 4))
+    assert isinstance(net.relu, ts.SReLU)
+
+
 class Named(Reused):
     """Names its own class, in the ways that there are."""
 

@@ -205,4 +205,15 @@ def _free_name(site: Site, taken: Container[tuple[nn.Module, str]]) -> tuple[nn.
     if site.slot is not None and site.slot.name.isidentifier():
         name = site.slot.name
     names = itertools.chain([name], (f"{name}_{i}" for i in itertools.count(2)))
-    return next((owner, n) for n in names if not hasattr(owner, n) and (owner, n) not in taken)
+    return next((owner, n) for n in names if not _has(owner, n) and (owner, n) not in taken)
+
+
+def _has(module: nn.Module, name: str) -> bool:
+    """Whether the module has an attribute of this name.
+
+    One whose ``__getattr__`` has an answer to every name has those that it can be told to have.
+    """
+    if not hasattr(module, "_srelu_no_such_name"):
+        return hasattr(module, name)
+    own = (vars(module), module._parameters, module._buffers, module._modules)
+    return hasattr(type(module), name) or any(name in names for names in own)
