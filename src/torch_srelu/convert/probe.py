@@ -26,7 +26,7 @@ from . import inputs
 from .fakes import Fakes
 from .leftovers import Leftovers
 from .observer import Call, Observer, slots_of
-from .state import State
+from .state import State, tensors_in
 
 # The attributes of a module that hold hooks.
 HOOKS = tuple(name for name in vars(nn.Module()) if name.endswith("hooks") or "_hooks_" in name)
@@ -155,7 +155,10 @@ def _watch(
             weights = [t for t in (*model.parameters(), *model.buffers()) if not is_lazy(t)]
             # A weight is itself or, in a function, the fake that was made of it.
             faked = mode.fake(weights) if mode else []
-            for call in observer.writers((out, given, args, kwargs)):
+            # In objects, too, that are no trees to torch, and in what the network has kept.
+            found = tensors_in([*tree_leaves(out), *map(vars, model.modules())])
+            kept = [t for t in found if not is_lazy(t)]
+            for call in observer.writers((kept, given, args, kwargs)):
                 call.seen_outside = True
             for call in observer.writers((weights, faked)):
                 call.on_weights = True
