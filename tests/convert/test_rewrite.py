@@ -85,6 +85,24 @@ def test_a_method_with_two_names_is_rewritten_under_both(build):
         assert torch.equal(changed.run(x), changed.linear(x))
 
 
+class ConvertsItself(TwoNames):
+    def __init__(self, example):
+        super().__init__()
+        ts.convert(self, example)
+
+
+def test_the_class_of_a_converted_network_builds_one_that_is_not():
+    net, x = ts.convert(TwoNames()), torch.randn(3, 4)
+    another = type(net)()
+    assert type(another) is TwoNames
+    assert_converted(another, x)
+    another.load_state_dict(net.state_dict())
+    assert torch.equal(another(x), net(x))
+    assert inspect.signature(type(net)) == inspect.signature(TwoNames)
+    itself = ConvertsItself(x)
+    assert len(units(type(itself)(example=x))) == 1
+
+
 class AnswersToEveryName(TwoNames):
     def __getattr__(self, name):
         try:

@@ -210,18 +210,26 @@ def _subclass(cls: type, sources: Sources) -> type:
         for other in _names(cls, inspect.getattr_static(cls, name)):
             methods.setdefault(other, methods[name])
 
+    @functools.wraps(cls.__init__)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        if type(self) is new:  # a new one has no units: it begins as what it was before
+            self.__class__ = cls
+        cls.__init__(self, *args, **kwargs)
+
     def __reduce_ex__(self: nn.Module, protocol: Any) -> tuple:
         return _restore, (cls, sources), self.__getstate__()
 
     namespace = {
         **methods,
+        "__init__": __init__,
         "__reduce_ex__": __reduce_ex__,
         "__module__": cls.__module__,
         "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__,
         REWRITTEN: (cls, sources),
     }
-    return _derive(cls, namespace, cls.__name__)
+    new = _derive(cls, namespace, cls.__name__)
+    return new
 
 
 def _names(cls: type, function: object) -> list[str]:
