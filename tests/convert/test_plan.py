@@ -155,6 +155,7 @@ class Awkward(nn.Module):
         super().__init__()
         self.linear, self.wide, self.square = nn.Linear(4, 4), nn.Linear(4, 6), nn.Linear(4, 4)
         self.act = nn.ReLU()
+        self.acts = nn.ModuleList([nn.ReLU()])
         self.what = what
         self.made_before = lambda x: F.relu(x)
         self.held = functools.partial(self.wrapped_method)
@@ -167,6 +168,8 @@ class Awkward(nn.Module):
 
     def forward(self, x):
         x = F.leaky_relu(self.linear(x))  # could be converted, but never without the rest
+        if self.what == "as a keyword":
+            return self.acts[0](input=x)
         if self.what == "made before":
             return self.made_before(x)
         if self.what == "holds its wrapped_method() wrapped":
@@ -200,6 +203,7 @@ class Awkward(nn.Module):
 @pytest.mark.parametrize(
     "what",
     [
+        "as a keyword",
         "made before",
         "holds its wrapped_method() wrapped",
         "not a method",

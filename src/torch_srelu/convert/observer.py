@@ -42,6 +42,7 @@ class Place:
     method: str
     end: rewrite.Position
     form: rewrite.Form
+    keyword: bool = False  # the input of a module is given as input=x, a name that no unit knows
 
 
 @dataclass
@@ -158,14 +159,15 @@ class Observer(Flow):
         if line is None or column is None:
             return None, "Python was started without column numbers (-X no_debug_ranges)"
         form = _form(callee)
-        place = Place(owner, name, (line, column), form)
+        expression = rewrite.call_at(function, (line, column))
+        keyword = form == "module" and expression is not None and _names_input(expression)
+        place = Place(owner, name, (line, column), form, keyword)
         if getattr(type(owner), name) is not function:
             return place, f"called in a {name}() that is reached through super()"
         if not _is_running(function, frame):
             return place, f"called in a function that {name}() has made before"
         if _is_wrapped(function, owner):
             return place, f"the module holds its {name}() wrapped: convert first, then wrap it"
-        expression = rewrite.call_at(function, place.end)
         if expression is None:
             return place, "the source code of the call cannot be read"
         if not _calls(expression, callee, frame) or rewrite.input_of(expression, form) is None:
@@ -226,6 +228,10 @@ def _form(callee: object) -> rewrite.Form:
     if isinstance(callee, nn.Module):
         return "module"
     return "method" if isinstance(callee, MethodDescriptorType) else "function"
+
+
+def _names_input(expression: ast.Call) -> bool:
+    return any(keyword.arg in ("input", None) for keyword in expression.keywords)
 
 
 def _in_words(frame: FrameType) -> str:

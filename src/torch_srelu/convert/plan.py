@@ -35,9 +35,14 @@ class Site:
         return len(self.groups) > 1
 
     @property
+    def keyword(self) -> bool:
+        """Whether the call names the input, by a name that only torch's activations know."""
+        return self.place is not None and self.place.keyword
+
+    @property
     def rewritten(self) -> bool:
         """Whether the call must be rewritten; otherwise it is enough to swap the module."""
-        return self.slot is None or self.loop or not self.first
+        return self.slot is None or self.loop or not self.first or self.keyword
 
     @property
     def holder(self) -> nn.Module | None:
@@ -129,6 +134,10 @@ def _problem(site: Site) -> str | None:
             return f"its input is {call.dtype}"
     if site.loop and site.slot is not None and not _is_attribute(site):
         return "called in a loop over layers, but not as an attribute of the module that loops"
+    if site.keyword and site.slot is not None and not _is_attribute(site):
+        return (
+            "called with input= as a keyword, but not as an attribute of the module that calls it"
+        )
     if not site.rewritten:
         return None
     if site.place is not None and _pickles_itself(type(site.place.owner)):

@@ -93,8 +93,6 @@ class _Rewriter(ast.NodeTransformer):
             # The list itself when the turns have run out: it says so, where next() would stop a
             # loop of the caller without a word.
             unit = ast.Call(ast.Name("next"), [ast.Name(_turns(edit.unit)), unit], [])
-        if edit.form == "module":
-            return ast.Call(unit, node.args, node.keywords)
         x = input_of(node, edit.form)
         assert x is not None, "the probe has looked"
         return ast.Call(unit, [x], [])
