@@ -197,6 +197,8 @@ class Awkward(nn.Module):
             return x
         if self.what == "int64":
             return F.relu(x.long()) + x
+        if self.what == "its input is torch.int16":
+            return F.relu(x.short()) + F.relu(x)  # on one line with one that could be converted
         raise AssertionError(self.what)
 
 
@@ -215,6 +217,7 @@ class Awkward(nn.Module):
         "variable",
         "something else",
         "int64",
+        "its input is torch.int16",
     ],
 )
 def test_what_cannot_be_rewritten_is_left_whole_and_listed(what):

@@ -172,7 +172,9 @@ def keep_modules_whole(sites: list[Site]) -> None:
                 continue
             for other in sites:
                 if other.problem and _belong_together(site, other):
-                    site.problem = f"{other.label} cannot be replaced"
+                    # On one line both have the same label, under which there is room for one why.
+                    same = site.label == other.label
+                    site.problem = other.problem if same else f"{other.label} cannot be replaced"
                     changed = True
                     break
 
