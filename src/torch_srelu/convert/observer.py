@@ -152,7 +152,7 @@ class Observer(Flow):
         """The place of the call that ``frame`` is in, and why it cannot be rewritten, if so."""
         found = self._method(frame)
         if found is None:
-            return None, "called in a function that is not a method of a module"
+            return None, "called in a function that is not a method of a module, or is decorated"
         owner, name, function = found
         positions = frame.f_code.co_positions()
         _, line, _, column = next(itertools.islice(positions, frame.f_lasti // 2, None))

@@ -170,13 +170,12 @@ def keep_modules_whole(sites: list[Site]) -> None:
         for site in sites:
             if site.problem:
                 continue
-            for other in sites:
-                if other.problem and _belong_together(site, other):
-                    # On one line both have the same label, under which there is room for one why.
-                    same = site.label == other.label
-                    site.problem = other.problem if same else f"{other.label} cannot be replaced"
-                    changed = True
-                    break
+            others = [o for o in sites if o.problem and _belong_together(site, o)]
+            if others:
+                # On one line both have the same label, under which there is room for one why.
+                whys = [o.problem for o in others if o.label == site.label]
+                site.problem = next(iter(whys), f"{others[0].label} cannot be replaced")
+                changed = True
 
 
 def _belong_together(site: Site, other: Site) -> bool:
