@@ -197,6 +197,10 @@ class Awkward(nn.Module):
             return x
         if self.what == "int64":
             return F.relu(x.long()) + x
+        if self.what == "sparse":
+            return torch.relu(x.to_sparse()).to_dense()
+        if self.what == "nested":
+            return F.relu(torch.nested.nested_tensor([x, x], layout=torch.jagged)).values()
         if self.what == "its input is torch.int16":
             return F.relu(x.short()) + F.relu(x)  # on one line with one that could be converted
         raise AssertionError(self.what)
@@ -217,6 +221,8 @@ class Awkward(nn.Module):
         "variable",
         "something else",
         "int64",
+        "sparse",
+        "nested",
         "its input is torch.int16",
     ],
 )

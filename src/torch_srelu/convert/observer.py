@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from ..functional import DTYPES
 from . import rewrite
 from .activations import MODULES, Activation, is_activation, recognise
 from .flow import Flow, Layout
@@ -57,6 +58,7 @@ class Call:
     computed: bool  # its slopes are made in the forward pass
     layout: Layout
     dtype: torch.dtype
+    unfit: str | None  # what no unit takes: a dtype, a layout
     device: torch.device
     layers: frozenset[int]  # which made the input
     turn: int  # how often this run of the method had come here before
@@ -141,6 +143,7 @@ class Observer(Flow):
             computed=computed,
             layout=self.layout(x),
             dtype=x.dtype,
+            unfit=_unfit(x),
             device=x.device,
             layers=self.layers(x),
             turn=self._turns[here] - 1,
@@ -228,6 +231,14 @@ def _form(callee: object) -> rewrite.Form:
     if isinstance(callee, nn.Module):
         return "module"
     return "method" if isinstance(callee, MethodDescriptorType) else "function"
+
+
+def _unfit(x: Tensor) -> str | None:
+    if x.dtype not in DTYPES:
+        return str(x.dtype)
+    if x.is_nested:
+        return "a nested tensor"
+    return None if x.layout == torch.strided else str(x.layout)
 
 
 def _names_input(expression: ast.Call) -> bool:

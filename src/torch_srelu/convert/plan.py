@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from torch import nn
 
-from ..functional import DTYPES
 from .fused import bypassed
 from .observer import Call, Place, Slot
 from .rewrite import REWRITTEN
@@ -130,8 +129,9 @@ def _problem(site: Site) -> str | None:
             return f"called with its channels in dimensions {places}, and one unit has one"
         if not all(c.activation.same(call.activation) for c in group):
             return "called with different parameters"
-        if call.dtype not in DTYPES:
-            return f"its input is {call.dtype}"
+        unfit = next((c.unfit for c in group if c.unfit), None)
+        if unfit:
+            return f"its input is {unfit}"
     if site.loop and site.slot is not None and not _is_attribute(site):
         return "called in a loop over layers, but not as an attribute of the module that loops"
     if site.keyword and site.slot is not None and not _is_attribute(site):
