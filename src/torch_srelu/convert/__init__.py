@@ -4,9 +4,9 @@ A run on fake tensors (`probe`, from `inputs`), of which nothing stays (`state`,
 `leftovers`), shows every activation that is called, be it a module, a function or a method of a
 tensor (`observer`), and where its channels are (`flow`, by the rules in `channels`). `plan` decides
 what becomes of each: an activation module that is called in one place is swapped for its unit,
-every other call is rewritten in the method that makes it (`rewrite`); what the run did not come to
-(`unreached`) and what torch computes past any unit (`fused`) is listed. Nothing changes before
-everything is decided.
+every other call is rewritten in the method that makes it (`rewrite`), unless the network would take
+a unit for one of its layers (`asked`); what the run did not come to (`unreached`) and what torch
+computes past any unit (`fused`) is listed. Nothing changes before everything is decided.
 """
 
 from __future__ import annotations

@@ -64,6 +64,7 @@ class Call:
     turn: int  # how often this run of the method had come here before
     read_again: bool = False  # the network reads the input after an in-place call
     seen_outside: bool = False  # whoever called the network may do so
+    among_children: bool = False  # the network runs over all children of the module that calls it
     on_weights: bool = False  # an in-place call on the memory of a parameter or a buffer
 
 

@@ -140,6 +140,8 @@ def _problem(site: Site) -> str | None:
         )
     if not site.rewritten:
         return None
+    if (site.slot is None or not site.first) and any(c.among_children for c in site.calls):
+        return "the network runs over all children of the module, and a unit would be one of them"
     if site.place is not None and _pickles_itself(type(site.place.owner)):
         return "the class of the module has its own way of pickling, which would lose the change"
     return next((c.problem for c in site.calls if c.problem), None)

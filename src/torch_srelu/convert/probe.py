@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from ..replay import RandomState
 from . import inputs
+from .asked import asked_for_children
 from .fakes import Fakes
 from .leftovers import Leftovers
 from .observer import Call, Observer, slots_of
@@ -151,7 +152,10 @@ def _watch(
         args, kwargs = _arguments(_copy(example, mode))
         given = tree_leaves((args, kwargs))  # now: the network may take tensors out of a list
         with Observer(model, (args, kwargs), slots) as observer:
-            out = model(*args, **kwargs)
+            with asked_for_children() as asked:
+                out = model(*args, **kwargs)
+            for call in observer.calls:
+                call.among_children = call.place is not None and id(call.place.owner) in asked
             weights = [t for t in (*model.parameters(), *model.buffers()) if not is_lazy(t)]
             # A weight is itself or, in a function, the fake that was made of it.
             faked = mode.fake(weights) if mode else []
