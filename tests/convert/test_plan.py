@@ -1,5 +1,6 @@
 """One unit for each place, and what is left."""
 
+import functools
 import itertools
 import pickle
 import random
@@ -154,13 +155,25 @@ class Awkward(nn.Module):
         super().__init__()
         self.linear, self.wide, self.square = nn.Linear(4, 4), nn.Linear(4, 6), nn.Linear(4, 4)
         self.act = nn.ReLU()
+        self.acts = nn.ModuleList([nn.ReLU()])
         self.what = what
+        self.made_before = lambda x: F.relu(x)
+        self.held = functools.partial(self.wrapped_method)
+
+    def wrapped_method(self, x):
+        return F.relu(x)
 
     def helper(self, x):
         return F.relu(x)
 
     def forward(self, x):
         x = F.leaky_relu(self.linear(x))  # could be converted, but never without the rest
+        if self.what == "as a keyword":
+            return self.acts[0](input=x)
+        if self.what == "made before":
+            return self.made_before(x)
+        if self.what == "holds its wrapped_method() wrapped":
+            return self.held(x)
         if self.what == "not a method":
             return elsewhere(x)
         if self.what == "channels":
@@ -184,12 +197,21 @@ class Awkward(nn.Module):
             return x
         if self.what == "int64":
             return F.relu(x.long()) + x
+        if self.what == "sparse":
+            return torch.relu(x.to_sparse()).to_dense()
+        if self.what == "nested":
+            return F.relu(torch.nested.nested_tensor([x, x], layout=torch.jagged)).values()
+        if self.what == "its input is torch.int16":
+            return F.relu(x.short()) + F.relu(x)  # on one line with one that could be converted
         raise AssertionError(self.what)
 
 
 @pytest.mark.parametrize(
     "what",
     [
+        "as a keyword",
+        "made before",
+        "holds its wrapped_method() wrapped",
         "not a method",
         "channels",
         "dimensions",
@@ -199,6 +221,9 @@ class Awkward(nn.Module):
         "variable",
         "something else",
         "int64",
+        "sparse",
+        "nested",
+        "its input is torch.int16",
     ],
 )
 def test_what_cannot_be_rewritten_is_left_whole_and_listed(what):

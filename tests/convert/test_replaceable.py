@@ -120,6 +120,24 @@ def test_every_module_in_every_precision(kind, dtype):
             assert torch.equal(p, torch.full((4,), values[name], dtype=expected))
 
 
+class NamesTheInput(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.once, self.twice = nn.Linear(4, 4), nn.ReLU(), nn.LeakyReLU()
+
+    def forward(self, x):
+        x = self.once(input=self.linear(x))
+        return self.twice(input=self.twice(x) - 0.1)
+
+
+def test_the_input_of_a_module_may_be_given_by_name():
+    net = NamesTheInput()
+    assert assert_converted(net, torch.randn(3, 4)) == 3
+    assert [name for name, m in net.named_modules() if m in units(net)] == [
+        "once", "twice", "twice_2",
+    ]  # fmt: skip
+
+
 def test_prelu_keeps_its_learned_slopes():
     net = nn.Sequential(nn.Conv1d(2, 3, 1), nn.PReLU(3))
     slopes = torch.tensor([0.1, -0.5, 2.0])

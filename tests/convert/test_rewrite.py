@@ -58,6 +58,67 @@ def test_rewritten_methods_keep_closure_super_private_names_and_defaults():
     assert "self.relu_2(" in inspect.getsource(type(net).forward)
 
 
+class TwoNames(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def run(self, x):
+        return F.relu(self.linear(x))
+
+    forward = run
+
+
+class HoldsItsMethod(TwoNames):
+    def __init__(self):
+        super().__init__()
+        self.forward = self.run
+
+
+@pytest.mark.parametrize("build", [TwoNames, HoldsItsMethod])
+def test_a_method_with_two_names_is_rewritten_under_both(build):
+    net, x = build(), torch.randn(3, 4)
+    assert_converted(net, x)
+    for changed in (net, copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        nn.init.constant_(changed.relu.a_l, 1.0)  # the identity
+        assert torch.equal(changed(x), changed.linear(x))
+        assert torch.equal(changed.run(x), changed.linear(x))
+
+
+class ConvertsItself(TwoNames):
+    def __init__(self, example):
+        super().__init__()
+        ts.convert(self, example)
+
+
+def test_the_class_of_a_converted_network_builds_one_that_is_not():
+    net, x = ts.convert(TwoNames()), torch.randn(3, 4)
+    another = type(net)()
+    assert type(another) is TwoNames
+    assert_converted(another, x)
+    another.load_state_dict(net.state_dict())
+    assert torch.equal(another(x), net(x))
+    assert inspect.signature(type(net)) == inspect.signature(TwoNames)
+    itself = ConvertsItself(x)
+    assert len(units(type(itself)(example=x))) == 1
+
+
+class AnswersToEveryName(TwoNames):
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name.startswith("__"):
+                raise
+            return None
+
+
+def test_a_module_that_answers_to_every_name_is_converted():
+    net = AnswersToEveryName()
+    assert_converted(net, torch.randn(3, 4))
+    assert isinstance(net.relu, ts.SReLU)
+
+
 class Named(Reused):
     """Names its own class, in the ways that there are."""
 

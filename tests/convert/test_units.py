@@ -1,12 +1,14 @@
 """What the units are: in place or not, their parameters and hooks."""
 
 import copy
+from dataclasses import dataclass
 
 import pytest
 import torch
 import torch.nn.functional as F
 from checking import assert_converted, assert_same, units
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 import torch_srelu as ts
 from torch_srelu.convert.units import InPlaceSReLU
@@ -48,6 +50,49 @@ def test_later_reads_of_an_in_place_input_see_the_result(how):
         del net.inner, ts_net.inner
     assert_converted(ts_net, torch.randn(3, 4))
     assert all(isinstance(unit, InPlaceSReLU) for unit in units(ts_net))
+
+
+@dataclass
+class Outputs:
+    before: torch.Tensor
+    after: torch.Tensor
+
+
+class GivesItsInputAway(nn.Module):
+    def __init__(self, how):
+        super().__init__()
+        self.linear, self.how = nn.Linear(4, 4), how
+
+    def forward(self, x):
+        x = self.linear(x)
+        outputs = Outputs(x, F.relu(x, inplace=True))
+        return outputs if self.how == "object" else [outputs]
+
+
+@pytest.mark.parametrize("how", ["object", "objects in a list"])
+def test_an_in_place_input_in_an_object_that_is_returned_is_overwritten(how):
+    net, x = GivesItsInputAway(how), torch.randn(3, 4)
+    ts.convert(net, x)
+    (outputs,) = tree_leaves(net(x))
+    assert torch.equal(outputs.before, net.linear(x).relu())
+    assert torch.equal(outputs.after, outputs.before)
+
+
+class KeepsItsInput(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.kept = nn.Linear(4, 4), {}
+
+    def forward(self, x):
+        self.kept["features"] = x = self.linear(x)
+        return F.relu(x, inplace=True)
+
+
+def test_an_in_place_input_that_the_network_keeps_is_overwritten():
+    net, x = KeepsItsInput(), torch.randn(3, 4)
+    ts.convert(net, x)
+    assert not net.kept
+    assert torch.equal(net(x), net.kept["features"])
 
 
 class PreActivation(nn.Module):

@@ -50,6 +50,31 @@ def test_calls_in_branches_that_the_example_did_not_take_are_listed():
     assert sorted(line.activation.split()[0] for line in left) == ["Hardtanh", "ReLU", "ReLU"]
 
 
+class Decorated(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    @torch.autocast("cpu", enabled=False)
+    def forward(self, x, sharp=False):
+        x = F.relu(self.linear(x))
+        if sharp:
+            x = F.relu6(x)
+        return F.leaky_relu(x)
+
+
+def test_what_a_decorated_method_has_called_is_not_said_to_be_out_of_reach():
+    net = Decorated()
+    with pytest.warns(UserWarning, match="no activation"):
+        ts.convert(net, torch.randn(2, 4))
+    left = {line.activation.split()[0]: line for line in ts.summary(net).left}
+    assert "decorated" in left["ReLU"].why
+    assert "decorated" in left["LeakyReLU"].why
+    assert "did not reach" in left["ReLU6"].why
+    assert "test_unreached.py:" in left["ReLU6"].activation
+    assert len(ts.summary(net).left) == 3
+
+
 class Never(nn.Module):
     def forward(self, x, rectify=False):
         return F.relu(x) if rectify else x

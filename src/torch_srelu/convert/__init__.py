@@ -4,9 +4,9 @@ A run on fake tensors (`probe`, from `inputs`), of which nothing stays (`state`,
 `leftovers`), shows every activation that is called, be it a module, a function or a method of a
 tensor (`observer`), and where its channels are (`flow`, by the rules in `channels`). `plan` decides
 what becomes of each: an activation module that is called in one place is swapped for its unit,
-every other call is rewritten in the method that makes it (`rewrite`); what the run did not come to
-(`unreached`) and what torch computes past any unit (`fused`) is listed. Nothing changes before
-everything is decided.
+every other call is rewritten in the method that makes it (`rewrite`), unless the network would take
+a unit for one of its layers (`asked`); what the run did not come to (`unreached`) and what torch
+computes past any unit (`fused`) is listed. Nothing changes before everything is decided.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .fused import in_kernels
 from .observer import slots_of
 from .plan import Site, keep_modules_whole, sites_of
 from .probe import observe
-from .rewrite import Edit, Position, rewritten_class
+from .rewrite import Edit, Position, exchange, rewritten_class
 from .unreached import unreached
 
 __all__ = ["convert"]
@@ -187,7 +187,7 @@ def _apply(sites: list[Site]) -> None:
     for (parent, name), unit in new.items():
         setattr(parent, name, unit.train(parent.training))
     for owner, cls in classes.items():
-        owner.__class__ = cls
+        exchange(owner, cls, edits[owner])
 
 
 def _unit(site: Site) -> nn.Module:
@@ -205,4 +205,15 @@ def _free_name(site: Site, taken: Container[tuple[nn.Module, str]]) -> tuple[nn.
     if site.slot is not None and site.slot.name.isidentifier():
         name = site.slot.name
     names = itertools.chain([name], (f"{name}_{i}" for i in itertools.count(2)))
-    return next((owner, n) for n in names if not hasattr(owner, n) and (owner, n) not in taken)
+    return next((owner, n) for n in names if not _has(owner, n) and (owner, n) not in taken)
+
+
+def _has(module: nn.Module, name: str) -> bool:
+    """Whether the module has an attribute of this name.
+
+    One whose ``__getattr__`` has an answer to every name has those that it can be told to have.
+    """
+    if not hasattr(module, "_srelu_no_such_name"):
+        return hasattr(module, name)
+    own = (vars(module), module._parameters, module._buffers, module._modules)
+    return hasattr(type(module), name) or any(name in names for names in own)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType, FunctionType, MethodDescriptorType
+from types import FrameType, FunctionType, MethodDescriptorType, MethodType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from ..functional import DTYPES
 from . import rewrite
 from .activations import MODULES, Activation, is_activation, recognise
 from .flow import Flow, Layout
@@ -41,6 +43,7 @@ class Place:
     method: str
     end: rewrite.Position
     form: rewrite.Form
+    keyword: bool = False  # the input of a module is given as input=x, a name that no unit knows
 
 
 @dataclass
@@ -55,11 +58,13 @@ class Call:
     computed: bool  # its slopes are made in the forward pass
     layout: Layout
     dtype: torch.dtype
+    unfit: str | None  # what no unit takes: a dtype, a layout
     device: torch.device
     layers: frozenset[int]  # which made the input
     turn: int  # how often this run of the method had come here before
     read_again: bool = False  # the network reads the input after an in-place call
     seen_outside: bool = False  # whoever called the network may do so
+    among_children: bool = False  # the network runs over all children of the module that calls it
     on_weights: bool = False  # an in-place call on the memory of a parameter or a buffer
 
 
@@ -139,6 +144,7 @@ class Observer(Flow):
             computed=computed,
             layout=self.layout(x),
             dtype=x.dtype,
+            unfit=_unfit(x),
             device=x.device,
             layers=self.layers(x),
             turn=self._turns[here] - 1,
@@ -150,17 +156,22 @@ class Observer(Flow):
         """The place of the call that ``frame`` is in, and why it cannot be rewritten, if so."""
         found = self._method(frame)
         if found is None:
-            return None, "called in a function that is not a method of a module"
+            return None, "called in a function that is not a method of a module, or is decorated"
         owner, name, function = found
         positions = frame.f_code.co_positions()
         _, line, _, column = next(itertools.islice(positions, frame.f_lasti // 2, None))
         if line is None or column is None:
             return None, "Python was started without column numbers (-X no_debug_ranges)"
         form = _form(callee)
-        place = Place(owner, name, (line, column), form)
+        expression = rewrite.call_at(function, (line, column))
+        keyword = form == "module" and expression is not None and _names_input(expression)
+        place = Place(owner, name, (line, column), form, keyword)
         if getattr(type(owner), name) is not function:
             return place, f"called in a {name}() that is reached through super()"
-        expression = rewrite.call_at(function, place.end)
+        if not _is_running(function, frame):
+            return place, f"called in a function that {name}() has made before"
+        if _is_wrapped(function, owner):
+            return place, f"the module holds its {name}() wrapped: convert first, then wrap it"
         if expression is None:
             return place, "the source code of the call cannot be read"
         if not _calls(expression, callee, frame) or rewrite.input_of(expression, form) is None:
@@ -181,10 +192,58 @@ class Observer(Flow):
         return None
 
 
+def _is_running(function: FunctionType, frame: FrameType | None) -> bool:
+    """Whether ``frame`` runs ``function`` or something that it calls.
+
+    A lambda that ``__init__`` has put into an attribute stays what it is, whatever becomes of the
+    text of ``__init__``.
+    """
+    while frame is not None and frame.f_code is not function.__code__:
+        frame = frame.f_back
+    return frame is not None
+
+
+def _is_wrapped(function: FunctionType, module: nn.Module) -> bool:
+    """Whether an attribute of ``module`` holds its method ``function`` in something else.
+
+    As after ``net.forward = torch.compile(net.forward)``, which keeps the method that it has got. A
+    method alone, as after ``net.forward = net.other``, is exchanged together with the class.
+    """
+    return any(
+        not isinstance(value, (nn.Module, MethodType)) and function in _layers(value)
+        for value in vars(module).values()
+        if callable(value)
+    )
+
+
+def _layers(callee: Any) -> Iterator[object]:
+    """What is in a callable: in partials, in what decorators have made, and in bound methods."""
+    for _ in range(8):  # an end also where an object answers to every name with another one
+        yield callee
+        if isinstance(callee, functools.partial):
+            callee = callee.func
+        elif isinstance(callee, MethodType):
+            callee = callee.__func__
+        else:
+            callee = getattr(callee, "__wrapped__", None)
+
+
 def _form(callee: object) -> rewrite.Form:
     if isinstance(callee, nn.Module):
         return "module"
     return "method" if isinstance(callee, MethodDescriptorType) else "function"
+
+
+def _unfit(x: Tensor) -> str | None:
+    if x.dtype not in DTYPES:
+        return str(x.dtype)
+    if x.is_nested:
+        return "a nested tensor"
+    return None if x.layout == torch.strided else str(x.layout)
+
+
+def _names_input(expression: ast.Call) -> bool:
+    return any(keyword.arg in ("input", None) for keyword in expression.keywords)
 
 
 def _in_words(frame: FrameType) -> str:

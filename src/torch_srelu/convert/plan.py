@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from torch import nn
 
-from ..functional import DTYPES
 from .fused import bypassed
 from .observer import Call, Place, Slot
 from .rewrite import REWRITTEN
@@ -35,9 +34,14 @@ class Site:
         return len(self.groups) > 1
 
     @property
+    def keyword(self) -> bool:
+        """Whether the call names the input, by a name that only torch's activations know."""
+        return self.place is not None and self.place.keyword
+
+    @property
     def rewritten(self) -> bool:
         """Whether the call must be rewritten; otherwise it is enough to swap the module."""
-        return self.slot is None or self.loop or not self.first
+        return self.slot is None or self.loop or not self.first or self.keyword
 
     @property
     def holder(self) -> nn.Module | None:
@@ -125,12 +129,19 @@ def _problem(site: Site) -> str | None:
             return f"called with its channels in dimensions {places}, and one unit has one"
         if not all(c.activation.same(call.activation) for c in group):
             return "called with different parameters"
-        if call.dtype not in DTYPES:
-            return f"its input is {call.dtype}"
+        unfit = next((c.unfit for c in group if c.unfit), None)
+        if unfit:
+            return f"its input is {unfit}"
     if site.loop and site.slot is not None and not _is_attribute(site):
         return "called in a loop over layers, but not as an attribute of the module that loops"
+    if site.keyword and site.slot is not None and not _is_attribute(site):
+        return (
+            "called with input= as a keyword, but not as an attribute of the module that calls it"
+        )
     if not site.rewritten:
         return None
+    if (site.slot is None or not site.first) and any(c.among_children for c in site.calls):
+        return "the network runs over all children of the module, and a unit would be one of them"
     if site.place is not None and _pickles_itself(type(site.place.owner)):
         return "the class of the module has its own way of pickling, which would lose the change"
     return next((c.problem for c in site.calls if c.problem), None)
@@ -161,11 +172,12 @@ def keep_modules_whole(sites: list[Site]) -> None:
         for site in sites:
             if site.problem:
                 continue
-            for other in sites:
-                if other.problem and _belong_together(site, other):
-                    site.problem = f"{other.label} cannot be replaced"
-                    changed = True
-                    break
+            others = [o for o in sites if o.problem and _belong_together(site, o)]
+            if others:
+                # On one line both have the same label, under which there is room for one why.
+                whys = [o.problem for o in others if o.label == site.label]
+                site.problem = next(iter(whys), f"{others[0].label} cannot be replaced")
+                changed = True
 
 
 def _belong_together(site: Site, other: Site) -> bool:

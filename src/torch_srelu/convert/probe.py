@@ -23,10 +23,11 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from ..replay import RandomState
 from . import inputs
+from .asked import asked_for_children
 from .fakes import Fakes
 from .leftovers import Leftovers
 from .observer import Call, Observer, slots_of
-from .state import State
+from .state import State, tensors_in
 
 # The attributes of a module that hold hooks.
 HOOKS = tuple(name for name in vars(nn.Module()) if name.endswith("hooks") or "_hooks_" in name)
@@ -151,11 +152,17 @@ def _watch(
         args, kwargs = _arguments(_copy(example, mode))
         given = tree_leaves((args, kwargs))  # now: the network may take tensors out of a list
         with Observer(model, (args, kwargs), slots) as observer:
-            out = model(*args, **kwargs)
+            with asked_for_children() as asked:
+                out = model(*args, **kwargs)
+            for call in observer.calls:
+                call.among_children = call.place is not None and id(call.place.owner) in asked
             weights = [t for t in (*model.parameters(), *model.buffers()) if not is_lazy(t)]
             # A weight is itself or, in a function, the fake that was made of it.
             faked = mode.fake(weights) if mode else []
-            for call in observer.writers((out, given, args, kwargs)):
+            # In objects, too, that are no trees to torch, and in what the network has kept.
+            found = tensors_in([*tree_leaves(out), *map(vars, model.modules())])
+            kept = [t for t in found if not is_lazy(t)]
+            for call in observer.writers((kept, given, args, kwargs)):
                 call.seen_outside = True
             for call in observer.writers((weights, faked)):
                 call.on_weights = True

@@ -14,7 +14,8 @@ import functools
 import inspect
 import linecache
 from abc import ABCMeta
-from types import CodeType, FunctionType
+from collections.abc import Iterable
+from types import CodeType, FunctionType, MethodType
 from typing import Any, Literal, NamedTuple
 
 from torch import nn
@@ -92,8 +93,6 @@ class _Rewriter(ast.NodeTransformer):
             # The list itself when the turns have run out: it says so, where next() would stop a
             # loop of the caller without a word.
             unit = ast.Call(ast.Name("next"), [ast.Name(_turns(edit.unit)), unit], [])
-        if edit.form == "module":
-            return ast.Call(unit, node.args, node.keywords)
         x = input_of(node, edit.form)
         assert x is not None, "the probe has looked"
         return ast.Call(unit, [x], [])
@@ -205,19 +204,48 @@ def _is_parametrized(module: nn.Module) -> bool:
 def _subclass(cls: type, sources: Sources) -> type:
     """``cls`` with some methods replaced. One class for all modules that are rewritten alike."""
     methods = {name: _compile(inspect.getattr_static(cls, name), text) for name, text in sources}
+    for name in list(methods):
+        for other in _names(cls, inspect.getattr_static(cls, name)):
+            methods.setdefault(other, methods[name])
+
+    @functools.wraps(cls.__init__)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        if type(self) is new:  # a new one has no units: it begins as what it was before
+            self.__class__ = cls
+        cls.__init__(self, *args, **kwargs)
 
     def __reduce_ex__(self: nn.Module, protocol: Any) -> tuple:
         return _restore, (cls, sources), self.__getstate__()
 
     namespace = {
         **methods,
+        "__init__": __init__,
         "__reduce_ex__": __reduce_ex__,
         "__module__": cls.__module__,
         "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__,
         REWRITTEN: (cls, sources),
     }
-    return _derive(cls, namespace, cls.__name__)
+    new = _derive(cls, namespace, cls.__name__)
+    return new
+
+
+def _names(cls: type, function: object) -> list[str]:
+    """All names that a class has for one of its methods, as after ``forward = run`` in its body."""
+    return [name for name in dir(cls) if inspect.getattr_static(cls, name, None) is function]
+
+
+def exchange(module: nn.Module, cls: type, methods: Iterable[str]) -> None:
+    """Gives ``module`` the class ``cls``, in which ``methods`` are rewritten.
+
+    Methods that it holds in attributes of its own, as after ``net.forward = net.run``, too.
+    """
+    old = {inspect.getattr_static(type(module), name): name for name in methods}
+    module.__class__ = cls
+    for attribute, value in vars(module).items():
+        if isinstance(value, MethodType) and value.__self__ is module and value.__func__ in old:
+            new = inspect.getattr_static(cls, old[value.__func__])
+            vars(module)[attribute] = MethodType(new, module)
 
 
 class _Unannounced:

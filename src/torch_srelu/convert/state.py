@@ -15,6 +15,8 @@ from torch.nn.parameter import is_lazy
 _CONTAINERS = (dict, OrderedDict, defaultdict, list, set, deque)
 _NOT_HELPERS = (type, ModuleType, FunctionType, MethodType, BuiltinFunctionType)
 
+Contents = dict[int, tuple[Any, Any]]  # {identity: (container, what was in it)}
+
 
 class State:
     """The attributes of every module, what is in them, and the tensors, until `restore`.
@@ -30,33 +32,16 @@ class State:
     """
 
     def __init__(self, model: nn.Module, values: bool) -> None:
-        self._contents: dict[int, tuple[Any, Any]] = {}  # {identity: (container, what was in it)}
+        self._contents: Contents = {}
         tensors = {id(t): t for t in itertools.chain(model.parameters(), model.buffers())}
-        helpers = self._keep([vars(module) for module in model.modules()], tensors)
+        helpers = _look_into([vars(m) for m in model.modules()], self._contents, tensors)
         own = set(tensors)  # those of other objects may be whole data sets: they are not copied
-        self._keep([vars(helper) for helper in helpers], tensors)
+        _look_into([vars(helper) for helper in helpers], self._contents, tensors)
         self._tensors = [
             (t, t.data, t.detach().clone() if values and key in own else None)
             for key, t in tensors.items()
             if not is_lazy(t)
         ]
-
-    def _keep(self, values: list[Any], tensors: dict[int, Tensor]) -> list[object]:
-        """Keeps what is in these values, and returns the objects in them."""
-        helpers = []
-        while values:
-            value = values.pop()
-            if isinstance(value, Tensor):
-                tensors[id(value)] = value
-            elif isinstance(value, tuple):
-                values += value
-            elif type(value) in _CONTAINERS:
-                if id(value) not in self._contents:
-                    self._contents[id(value)] = value, value.copy()
-                    values += value.values() if isinstance(value, dict) else value
-            elif not isinstance(value, _NOT_HELPERS) and hasattr(value, "__dict__"):
-                helpers.append(value)
-        return helpers
 
     def restore(self) -> None:
         """Puts everything back; what has not changed is not touched."""
@@ -71,6 +56,33 @@ class State:
                 # tensors that were made in it can be written to in no other.
                 with torch.inference_mode():
                     data.copy_(value)
+
+
+def tensors_in(values: list[Any]) -> list[Tensor]:
+    """The tensors in these values, as far as `State` looks."""
+    contents: Contents = {}
+    tensors: dict[int, Tensor] = {}
+    helpers = _look_into(values, contents, tensors)
+    _look_into([vars(helper) for helper in helpers], contents, tensors)
+    return list(tensors.values())
+
+
+def _look_into(values: list[Any], contents: Contents, tensors: dict[int, Tensor]) -> list[object]:
+    """Notes the containers and the tensors in these values, and returns the objects in them."""
+    helpers = []
+    while values:
+        value = values.pop()
+        if isinstance(value, Tensor):
+            tensors[id(value)] = value
+        elif isinstance(value, tuple):
+            values += value
+        elif type(value) in _CONTAINERS:
+            if id(value) not in contents:
+                contents[id(value)] = value, value.copy()
+                values += value.values() if isinstance(value, dict) else value
+        elif not isinstance(value, _NOT_HELPERS) and hasattr(value, "__dict__"):
+            helpers.append(value)
+    return helpers
 
 
 def _flat(container: Any) -> list[Any]:

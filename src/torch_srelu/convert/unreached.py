@@ -25,7 +25,9 @@ def unreached(model: nn.Module, calls: Iterable[Call]) -> dict[tuple[nn.Module, 
 
     Activation modules that were not called are no matter of the source, and are told elsewhere.
     """
+    calls = list(calls)
     reached = {(c.place.owner, c.place.end) for c in calls if c.place}
+    elsewhere = {c.where for c in calls if not c.place}  # in decorated methods, among others
     left = {}
     methods = {cls: _methods(cls) for cls in {type(m) for m in model.modules()}}
     for module in model.modules():
@@ -34,18 +36,19 @@ def unreached(model: nn.Module, calls: Iterable[Call]) -> dict[tuple[nn.Module, 
             for call in rewrite.calls_in(function):
                 end = call.end_lineno, call.end_col_offset
                 name = _activation(call, function, module)
-                if name and (module, end) not in reached:
-                    where = f"{name} in {function.__qualname__}, {file}:{call.lineno}"
-                    left[module, where] = "the example did not reach it"
+                where = f"{function.__qualname__}, {file}:{call.lineno}"
+                if name and (module, end) not in reached and where not in elsewhere:
+                    left[module, f"{name} in {where}"] = "the example did not reach it"
     return left
 
 
 def _methods(cls: type) -> list[FunctionType]:
-    """The methods that a class has, but for those of torch itself."""
+    """The methods that a class has, without their decorators, but for those of torch itself."""
     found = (inspect.getattr_static(cls, name) for name in dir(cls))
+    plain = (inspect.unwrap(method) for method in found if isinstance(method, FunctionType))
     return [
         function
-        for function in found
+        for function in plain
         if isinstance(function, FunctionType)
         and not (function.__module__ or "").startswith("torch.")
     ]
