@@ -147,6 +147,20 @@ def test_the_slope_is_the_one_with_the_lowest_validation_error() -> None:
     assert chosen[0].options == {"slope": 0.1}
 
 
+def test_a_dead_candidate_has_the_slope_chosen_at_the_next_seed() -> None:
+    (slopes, lrelu) = contests(["lrelu-cifar10"])
+    first = wanted([slopes], {})
+    results = {run.key(): {"status": "finished", "val_error": 0.1} for run in first}
+    results[first[0].key()] = {"status": "dead", "val_error": None}
+    second = wanted([slopes], results)
+    assert {run.seed for run in second} == {2}
+    assert not [run for run in wanted([lrelu], results) if not run.validation]  # they wait
+    for run, error in zip(second, [0.3, 0.2, 0.4, 0.1], strict=True):
+        results[run.key()] = {"status": "finished", "val_error": error}
+    chosen = [r for r in wanted([lrelu], results) if r.activation == "lrelu" and not r.validation]
+    assert {run.options["slope"] for run in chosen} == {0.33}
+
+
 def test_the_compute_control_takes_longer_than_srelu() -> None:
     (compute,) = contests(["compute"])
     assert {(run.activation, run.epochs) for run in compute.runs({})} == {("relu", 110)}
