@@ -22,7 +22,7 @@ from torch_srelu.lab.cli.choosing import chosen_runs, parse_settings
 from torch_srelu.lab.comparison import names
 from torch_srelu.lab.held import LOCK
 from torch_srelu.lab.recipes import recipe
-from torch_srelu.lab.train import Progress
+from torch_srelu.lab.watch import Progress
 
 QUICK = "--epochs 2"
 

@@ -13,7 +13,8 @@ from torch_srelu.lab.held import LOCK, Busy, held_record
 from torch_srelu.lab.history import History, Metrics
 from torch_srelu.lab.recipes import recipe
 from torch_srelu.lab.session import Session
-from torch_srelu.lab.train import Progress, train
+from torch_srelu.lab.train import train
+from torch_srelu.lab.watch import Progress
 
 RUN = recipe("digits", "relu", 1, epochs=1, batch=64)
 ROUNDS = 40

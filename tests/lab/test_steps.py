@@ -16,7 +16,8 @@ from torch_srelu.lab.recipes import recipe
 from torch_srelu.lab.run import Run
 from torch_srelu.lab.seeds import DropoutStream
 from torch_srelu.lab.session import Session
-from torch_srelu.lab.train import Progress, train
+from torch_srelu.lab.train import train
+from torch_srelu.lab.watch import Progress
 
 CPU = torch.device("cpu")
 aten = torch.ops.aten

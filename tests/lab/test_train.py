@@ -17,7 +17,8 @@ from torch_srelu.lab.data.load import load
 from torch_srelu.lab.held import LOCK
 from torch_srelu.lab.recipes import recipe
 from torch_srelu.lab.records import Record
-from torch_srelu.lab.train import Progress, Stopped, train
+from torch_srelu.lab.train import train
+from torch_srelu.lab.watch import Progress, Stopped
 
 HERE = Path(__file__).parent
 

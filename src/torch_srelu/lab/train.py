@@ -22,9 +22,7 @@ from .held import held_record
 from .records import Record
 from .run import Run
 from .session import Session
-from .watch import Callback, Progress, Stopped, Watch
-
-__all__ = ["Progress", "Stopped", "algorithms", "train"]
+from .watch import Callback, Watch
 
 
 def train(

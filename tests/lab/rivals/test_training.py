@@ -13,7 +13,8 @@ from torch_srelu.lab.rivals.stochastic_pooling import StochasticPlan, Stochastic
 from torch_srelu.lab.rivals.tree_prior import REFINED_FROM, TreeNetwork, TreePlan
 from torch_srelu.lab.run import Run
 from torch_srelu.lab.session import Session
-from torch_srelu.lab.train import Progress, train
+from torch_srelu.lab.train import train
+from torch_srelu.lab.watch import Progress
 
 CPU = torch.device("cpu")
 LAST = Dense("y", 10, acts=False)

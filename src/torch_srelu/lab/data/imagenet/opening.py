@@ -6,6 +6,8 @@ from pathlib import Path
 
 import torch.distributed as dist
 
+from torch_srelu.processes import of_all
+
 from ...distributed import Team
 from ..errors import DataError
 from .listing import PARTS, Listing, check_same_classes, from_folders
@@ -48,8 +50,7 @@ def _first_problem(problem: str | None, contents: dict[str, int], team: Team) ->
     """The first problem that any process has, the same for all."""
     if team.world == 1:
         return problem
-    reports: list[tuple[str | None, dict[str, int]]] = [(None, {})] * team.world
-    dist.all_gather_object(reports, (problem, contents))
+    reports = of_all((problem, contents), dist.group.WORLD)
     for rank, (told, _) in enumerate(reports):
         if told is not None:
             return f"process {rank}: {told}"
