@@ -161,9 +161,12 @@ def _runs(standing: Standing) -> Grid:
             [name, block.words, done, str(fates[DEAD]), str(fates[DIVERGED]), f"{hours:.2f}"]
         )
     headers = ["block", "what", "runs", "dead", "diverged", "device hours"]
+    spent = sorted(standing.device_hours().items(), key=lambda item: -item[1])
+    together = "; ".join(f"{hours:.2f} of one {where}" for where, hours in spent) or "none"
     note = (
         "Device hours, about: the runs' own seconds over the number of runs that were started side "
-        "by side, which varies in time. Runs that two blocks share are in both lines."
+        "by side, which varies in time. Runs that two blocks share are in both lines. All records "
+        f"together, each once: {together}."
     )
     return Grid("Blocks of runs", headers, rows, note)
 

@@ -124,6 +124,14 @@ class Standing:
         """What the runs of contests took of a device that they shared evenly."""
         return sum(map(_device_seconds, self._of(chosen)))
 
+    def device_hours(self) -> dict[str, float]:
+        """What all records together took of each kind of hardware, each run counted once."""
+        hours: dict[str, float] = {}
+        for record in self._ended.values():
+            where = _hardware([record])
+            hours[where] = hours.get(where, 0.0) + _device_seconds(record) / 3600
+        return hours
+
     def _of(self, chosen: Sequence[Contest]) -> list[Record]:
         found = {r.run.key(): r for contest in chosen for r in self.counted(contest)}
         return list(found.values())
