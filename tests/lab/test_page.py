@@ -38,7 +38,8 @@ def test_page_is_written_beside_the_results(results: Path, standing: Standing) -
     (root / page.FINDINGS).write_text("## Found\n\nIt was seen.\n")
     out = srelu(f"paper page --results {results}").output.split("\n")
     assert [line.split()[0] for line in out if line] == [
-        str(root / name) for name in (page.PAGE, page.FIGURE, page.README, page.FUNCTIONS)
+        str(root / name)
+        for name in (page.PAGE, page.FIGURE, page.README, page.FUNCTIONS, page.OVERVIEW)
     ]
     text = (root / page.PAGE).read_text()
     assert text == page.render(standing, "## Found\n\nIt was seen.\n")

@@ -27,6 +27,7 @@ app = typer.Typer(
         "srelu paper rows",
         "srelu paper table2",
         "srelu paper table2 --json",
+        "srelu paper overview --out overview.svg",
         "srelu paper differences",
         "srelu paper ablations",
         "srelu paper fit",
@@ -48,6 +49,7 @@ DRAWN_FIGURES = {
     "figure2": "The piecewise-linear family, ReLU to maxout, and SReLU.",
 }
 RECORDED_FIGURES = {
+    "overview": "All in one picture: errors beside the paper's, and what the gain is made of.",
     "figure3": "How large the inputs of each layer's activation are in GoogLeNet, from records.",
     "figure4": "How training converges on CIFAR-10 and CIFAR-100, from the committed records.",
     "functions": "The functions that SReLU learned, layer by layer, from the committed records.",

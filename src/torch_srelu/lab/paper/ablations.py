@@ -87,26 +87,23 @@ def grids(standing: Standing) -> list[Grid]:
 
 
 def _grid(title: str, questions: list[Question], words: str, standing: Standing) -> Grid:
-    answers = [_answer(question, standing) for question in questions]
+    answers = [answer(question, standing) for question in questions]
     corrected = holm([a.versus.paired.p if a.versus else None for a in answers])
     rows = [
-        [question.words, *_numbers(answer, p)]
-        for question, answer, p in zip(questions, answers, corrected, strict=True)
+        [question.words, *_numbers(found, p)]
+        for question, found, p in zip(questions, answers, corrected, strict=True)
     ]
     note = (
         "Test error in percent; the difference is paired over n seeds, with Student's 95 % "
         "interval and p corrected by Holm over this table."
     )
     both = list(zip(questions, answers, strict=True))
-    fates = [line for question, answer in both for line in _fates(question, answer)]
+    fates = [line for question, found in both for line in _fates(question, found)]
     unanswered = {
         name
-        for question, answer in both
-        if answer.versus is None
-        for name, rival in (
-            (question.contest, answer.rival),
-            (question.against[0], answer.base),
-        )
+        for question, found in both
+        if found.versus is None
+        for name, rival in ((question.contest, found.rival), (question.against[0], found.base))
         if rival is None or standing.missing(contests([name]))
     }
     headers = ["", "error", "sd", "difference", "95 % interval", "n", "p (Holm)"]
@@ -127,41 +124,44 @@ def _not_run(names: set[str], standing: Standing) -> Iterator[str]:
             yield f"Not run: `srelu paper run {what}`, {standing.cost(trained)}."
 
 
-class _Answer(NamedTuple):
+class Answer(NamedTuple):
+    """What the records say to a question; None where they say nothing."""
+
     rival: Rival | None
     base: Rival | None  # what it is measured against
     versus: Versus | None
 
 
-def _answer(question: Question, standing: Standing) -> _Answer:
+def answer(question: Question, standing: Standing) -> Answer:
+    """Rival and base as far as they have records, and the difference if both have finished."""
     rival = standing.rival(question.contest, question.row)
     base = standing.rival(*question.against)
     if rival is None or base is None:
-        return _Answer(rival, base, None)
+        return Answer(rival, base, None)
     versus = Comparison("", {}, (base, rival), base).versus.get(rival.name)
-    return _Answer(rival, base, versus)
+    return Answer(rival, base, versus)
 
 
-def _fates(question: Question, answer: _Answer) -> Iterator[str]:
+def _fates(question: Question, found: Answer) -> Iterator[str]:
     """What became of runs that diverged and, where none is left, of those that were dead."""
-    asked = [(question.words, answer.rival)]
-    if answer.rival and not answer.versus:
-        asked.append((f"{question.words}, base", answer.base))
+    asked = [(question.words, found.rival)]
+    if found.rival and not found.versus:
+        asked.append((f"{question.words}, base", found.base))
     for who, rival in asked:
         if rival is not None:
-            found = fates_in_words(rival, (DIVERGED,) if rival.summary else (DEAD, DIVERGED))
-            if found:
-                yield f"{who}: {', '.join(found)}."
+            met = fates_in_words(rival, (DIVERGED,) if rival.summary else (DEAD, DIVERGED))
+            if met:
+                yield f"{who}: {', '.join(met)}."
 
 
-def _numbers(answer: _Answer, p: float | None) -> list[str]:
-    if answer.rival is None:
+def _numbers(found: Answer, p: float | None) -> list[str]:
+    if found.rival is None:
         return ["not run", *[NOTHING] * 5]
     difference = [NOTHING] * 4
-    if answer.versus is not None:
-        paired = answer.versus.paired
+    if found.versus is not None:
+        paired = found.versus.paired
         span = interval(paired.interval)
         difference = [f"{paired.mean:+.2f}", span, str(paired.n), probability(p)]
-    summary = answer.rival.summary
+    summary = found.rival.summary
     spread = f"{summary.std:.2f}" if summary and summary.std is not None else NOTHING
-    return [mean_error(answer.rival), spread, *difference]
+    return [mean_error(found.rival), spread, *difference]

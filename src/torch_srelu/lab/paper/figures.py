@@ -1,4 +1,4 @@
-"""The paper's figures by name, and one of ours: the functions that were learned."""
+"""The paper's figures by name, and two of ours: all errors, and the functions that were learned."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from matplotlib.figure import Figure
 
-from . import figure1, figure2, figure3, figure4, learned_functions
+from . import figure1, figure2, figure3, figure4, learned_functions, overview
 from .drawing import FORMATS, render
 from .standing import Standing
 
@@ -15,6 +15,7 @@ FROM_RECORDS: dict[str, Callable[[Standing], Figure]] = {
     "figure3": figure3.draw_recorded,
     "figure4": figure4.draw,
     "functions": learned_functions.draw,
+    "overview": overview.draw,
 }
 
 __all__ = ["DRAWN", "FORMATS", "FROM_RECORDS", "render"]

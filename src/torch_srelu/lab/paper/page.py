@@ -16,7 +16,8 @@ from .blocks import BLOCKS, REHEARSAL
 from .standing import Standing, results_folder
 
 PAGE, FINDINGS = "docs/results.md", "docs/findings.md"
-FIGURE, FUNCTIONS = "docs/figure4.svg", "docs/functions.svg"
+FIGURE, FUNCTIONS, OVERVIEW = "docs/figure4.svg", "docs/functions.svg", "docs/overview.svg"
+SHOWN = "Test errors of NIN, the paper's and ours; below, what SReLU loses when it is changed"
 CAPTION = "Training loss on CIFAR-10 and CIFAR-100; test errors at the end"
 LINES = "Line: mean over the seeds; band: from the lowest to the highest."
 LEARNED = "The functions that SReLU learned, one run each, over 98 % of the inputs they saw"
@@ -83,7 +84,10 @@ def render(standing: Standing, findings: str) -> str:
     """The whole page as Markdown, with what was found in words."""
     from .learned_functions import recorded  # late: figures are slow to import
 
-    parts = [TEXT, findings, "## SReLU against ReLU and PReLU\n", headline(standing), PROTOCOL]
+    parts = [TEXT]
+    if recorded(standing):
+        parts += [f"![{SHOWN}]({Path(OVERVIEW).name})\n", f"{SHOWN}.\n"]
+    parts += [findings, "## SReLU against ReLU and PReLU\n", headline(standing), PROTOCOL]
     parts += ["## Tables\n"]
     for name in grids.NAMES:
         parts += [grid_markdown(grid) for grid in grids.table(name, standing)]
@@ -113,7 +117,7 @@ def quoted(standing: Standing) -> str:
     if not made:
         return f"{BEGIN}\n\n{headline(standing)}\n{END}"
     text = "\n".join(map(grid_markdown, made))
-    return f"{BEGIN}\n\n{text}\n![{CAPTION}]({FIGURE})\n\n{CAPTION}. {LINES}\n\n{END}"
+    return f"{BEGIN}\n\n![{SHOWN}]({OVERVIEW})\n\n{SHOWN}.\n\n{text}\n{END}"
 
 
 def write(standing: Standing, results: Path | None = None) -> Iterator[Path]:
@@ -140,6 +144,7 @@ def write(standing: Standing, results: Path | None = None) -> Iterator[Path]:
     }
     if recorded(standing):
         made[root / FUNCTIONS] = drawn(FROM_RECORDS["functions"](standing), "svg")
+        made[root / OVERVIEW] = drawn(FROM_RECORDS["overview"](standing), "svg")
     for path, data in made.items():
         files.write(path, data)
         yield path
