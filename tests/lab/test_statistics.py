@@ -122,7 +122,17 @@ def test_bootstrap_is_that_of_resampled_images() -> None:
     rates = (a.mean(0) - b.mean(0))[draws].mean(1)
     expected = np.percentile(rates, [2.5, 97.5])
     assert statistics.bootstrap(a, b) == pytest.approx(expected, abs=0.0015)
-    assert statistics.bootstrap(a, b) == statistics.bootstrap(a, b)
+
+
+def test_bootstrap_is_exact() -> None:
+    """Of one image in four wrong, the number that are wrong among four drawn is binomial."""
+    wrong = np.array([[True, False, False, False]])
+    low, high = statistics.bootstrap(wrong, np.zeros_like(wrong))
+    assert (4 * low, 4 * high) == stats.binom(4, 0.25).interval(0.95)
+    many = np.arange(10_000)[None] < 1_000
+    low, high = statistics.bootstrap(np.zeros_like(many), many)
+    expected = stats.binom(10_000, 0.1).interval(0.95)
+    assert (-10_000 * high, -10_000 * low) == pytest.approx(expected, abs=1.01)  # the other tail
 
 
 def test_bootstrap_keeps_images_together() -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ..comparison import Comparison, Rival, Versus
 from ..fates import DEAD, DIVERGED
+from ..recipes import LENGTHS
 from ..statistics import holm
 from ..tables import NOTHING, Grid, interval, probability
 from .blocks import BLOCKS, contests
@@ -43,23 +44,37 @@ CHANGED = [
     _changed("t_r = 1, never frozen", "units-cifar10", "nin+srelu-manual"),
     _changed("shared by channels", "shared-cifar10", "nin+srelu-shared"),
 ]
+# Contest and row of those that are asked about, by name.
+RIVALS = {
+    "longer ReLU": ("compute-cifar10", "relu:longer"),
+    "leaky ReLU": ("reuse-before", "reuse:before"),
+    "reused as leaky ReLU": ("reuse-cifar10", "reuse:lrelu"),
+    "reused as SReLU": ("reuse-cifar10", "reuse:srelu"),
+}
+_MAIN = {
+    "ReLU": ("headline-cifar10", "nin+relu"),
+    "PReLU": ("headline-cifar10", "nin+prelu"),
+    "SReLU": ("headline-cifar10", "nin+srelu"),
+    "SReLU, CIFAR-100": ("headline-cifar100", "nin+srelu"),
+    "ReLU of the published length": ("published-cifar10", "nin+relu"),
+    "the same, CIFAR-100": ("published-cifar100", "nin+relu"),
+    "SReLU, learning rate x 0.1": ("ablation-slow", "srelu:slow"),
+    "SReLU, left side only": ("ablation-left", "srelu:left"),
+}
 OTHERS = [
-    Question(
-        "reused: as SReLU - as leaky ReLU",
-        "reuse-cifar10",
-        "reuse:srelu",
-        ("reuse-cifar10", "reuse:lrelu"),
-    ),
-    Question(
-        "longer ReLU - SReLU", "compute-cifar10", "relu:longer", ("headline-cifar10", "nin+srelu")
-    ),
-    Question(
-        "longer ReLU - ReLU", "compute-cifar10", "relu:longer", ("headline-cifar10", "nin+relu")
-    ),
-    Question(
-        "leaky ReLU - SReLU", "reuse-before", "reuse:before", ("headline-cifar10", "nin+srelu")
-    ),
-    Question("leaky ReLU - ReLU", "reuse-before", "reuse:before", ("headline-cifar10", "nin+relu")),
+    Question(f"{rival} - {base}", *(_MAIN | RIVALS)[rival], (_MAIN | RIVALS)[base])
+    for rival, base in (
+        ("reused as SReLU", "reused as leaky ReLU"),
+        ("longer ReLU", "SReLU"),
+        ("longer ReLU", "ReLU"),
+        ("ReLU of the published length", "SReLU"),
+        ("the same, CIFAR-100", "SReLU, CIFAR-100"),
+        ("leaky ReLU", "SReLU"),
+        ("leaky ReLU", "ReLU"),
+        ("SReLU, left side only", "PReLU"),
+        ("SReLU, learning rate x 0.1", "PReLU"),
+        ("SReLU, learning rate x 0.1", "ReLU"),
+    )
 ]
 CHANGED_NOTE = (
     "Of one side, of slopes or of thresholds only: the other parameters stay where they began, or "
@@ -69,7 +84,9 @@ CHANGED_NOTE = (
 OTHERS_NOTE = (
     f"Leaky ReLU: with a slope of {REUSED_SLOPE}, which a frozen SReLU is. Reused: such a network "
     f"when it is finished, {FURTHER_EPOCHS} more epochs as SReLU, adapted first, or as it is. "
-    f"Longer ReLU: for {LONGER} times SReLU's epochs, which is more than its time."
+    f"Longer ReLU: for {LONGER} times SReLU's epochs, which is more than its time. Published "
+    f"length: {LENGTHS['published']['cifar10']} epochs, where SReLU has "
+    f"{LENGTHS['short']['cifar10']}."
 )
 
 
@@ -77,13 +94,15 @@ def grids(standing: Standing) -> list[Grid]:
     """Both tables: decisions of SReLU on CIFAR-10, and what it is compared with otherwise."""
     return [
         _grid("SReLU with one decision changed, CIFAR-10", CHANGED, CHANGED_NOTE, standing),
-        _grid(
-            "SReLU reused, leaky ReLU, and ReLU given more than SReLU's time, CIFAR-10",
-            OTHERS,
-            OTHERS_NOTE,
-            standing,
-        ),
+        _grid("Further differences, CIFAR-10 if not said otherwise", OTHERS, OTHERS_NOTE, standing),
     ]
+
+
+def changed(standing: Standing) -> dict[str, Rival]:
+    """SReLU with one decision changed, and `RIVALS`, as far as they finished; by name."""
+    asked = {question.words: (question.contest, question.row) for question in CHANGED} | RIVALS
+    found = {name: standing.rival(*place) for name, place in asked.items()}
+    return {name: rival for name, rival in found.items() if rival and rival.summary}
 
 
 def _grid(title: str, questions: list[Question], words: str, standing: Standing) -> Grid:

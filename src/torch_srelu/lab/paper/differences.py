@@ -76,11 +76,11 @@ def grids(standing: Standing) -> list[Grid]:
 
 
 def quoted(standing: Standing) -> list[Grid]:
-    """The tests alone, at the length that has most seeds: the shortest."""
+    """SReLU's tests alone, at the length that has most seeds: the shortest."""
     for length in LENGTHS:
-        made = {hero: differences(standing, length, hero) for hero in AGAINST}
-        if all(made.values()):
-            return [_tests(found, length, hero) for hero, found in made.items()]
+        found = differences(standing, length)
+        if found:
+            return [_tests(found, length, "srelu")]
     return []
 
 

@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ...module import NAMES as PARAMETERS
+from ..comparison import Rival
 from ..learned import in_order, layers
 from ..probe import IMAGES
 from ..recipes import LENGTHS
 from ..tables import NOTHING, Grid
-from . import thaw
+from . import ablations, thaw
 from .blocks import CIFAR
 from .cells import mean_error
 from .differences import NAMES
@@ -25,7 +26,7 @@ from .standing import Cell, Standing
 FITTED = ("train_loss", "train_error", "test_loss")  # of the results
 FITTED_NOTE = (
     "Means over n seeds. Training loss and error are those of the last epoch while it was trained, "
-    "with dropout; test loss and error those of its end, without."
+    "with dropout; test loss and error those of its end, without; ema: error of averaged weights."
 )
 INPUTS_NOTE = (
     f"At the last epoch, on {IMAGES} training images; means over seeds. t_r of SReLU: means over "
@@ -43,30 +44,38 @@ def grids(standing: Standing) -> list[Grid]:
             found = {name: cell for name, cell in cells.items() if cell and cell.rival.finished}
             if found:
                 title = f"{TITLES[condition]}, {LENGTHS[length][condition]} epochs"
-                made += [_fitted(title, found), _inputs(title, condition, found)]
+                fitted = {NAMES[name]: cell.rival for name, cell in found.items()}
+                made += [_fitted(title, fitted), _inputs(title, condition, found)]
                 if any(map(_weights, found.values())):
                     made.append(_weighed(title, found))
+    changed = ablations.changed(standing)
+    if changed:
+        made.append(
+            _fitted("SReLU with one decision changed, reuse, longer ReLU, CIFAR-10", changed)
+        )
     return [*made, *thaw.grids(standing)]
 
 
-def _fitted(title: str, cells: Mapping[str, Cell]) -> Grid:
+def _fitted(title: str, rivals: Mapping[str, Rival]) -> Grid:
     rows = []
-    for name, cell in cells.items():
-        results = [record.result for record in cell.rival.finished if record.result]
+    for name, rival in rivals.items():
+        results = [record.result for record in rival.finished if record.result]
         train_loss, train_error, test_loss = (
             float(np.mean([result[what] for result in results])) for what in FITTED
         )
+        averaged = Cell(rival).averaged
         rows.append(
             [
-                NAMES[name],
+                name,
                 f"{train_loss:.3f}",
                 f"{100 * train_error:.2f}",
                 f"{test_loss:.3f}",
-                mean_error(cell.rival),
+                mean_error(rival),
+                f"{averaged.mean:.2f}" if averaged else NOTHING,
                 str(len(results)),
             ]
         )
-    headers = ["", "training loss", "training error", "test loss", "test error", "n"]
+    headers = ["", "training loss", "training error", "test loss", "test error", "ema", "n"]
     return Grid(f"How well they fit: {title}", headers, rows, FITTED_NOTE)
 
 

@@ -53,8 +53,8 @@ PROTOCOL = f"""\
   best epoch. The error of an exponential average of the weights ({FAITHFUL["ema"]}) is a second
   column for every rival, not a choice. Training is in bfloat16 autocast.
 - Test data are opened once a run, at its end, and nothing was chosen on them here. But a scouting
-  before this protocol was fixed looked at CIFAR-10 test errors about 25 times, and at CIFAR-100's
-  3 times, with another learning rate.
+  before this protocol was fixed looked at CIFAR-10 test errors about 25 times, twice to compare
+  learning rates of SReLU's own parameters, and at CIFAR-100's 3 times, with another learning rate.
 - A seed at which one rival is dead (after {DEAD_AFTER} epochs its training loss is still that of
   guessing) is replaced by the next seed for all rivals of that comparison, and counted. A run that
   diverges later is counted and never replaced.
