@@ -139,6 +139,8 @@ def test_bad_arguments_of_the_constructor():
             AdaptiveInit(model, sgd(model), quantile=q)
     with pytest.raises(ValueError, match="scope must be one of channel, layer"):
         AdaptiveInit(model, sgd(model), scope="unit")
+    with pytest.raises(TypeError, match=r"torch.nn.Module, got SGD: AdaptiveInit\(model, optim"):
+        AdaptiveInit(sgd(model), model)  # type: ignore[arg-type]
     plain = nn.Linear(2, 2)
     with pytest.raises(ValueError, match="Linear has no SReLU"):
         AdaptiveInit(plain, torch.optim.SGD(plain.parameters(), lr=0.1))

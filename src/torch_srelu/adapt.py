@@ -239,6 +239,11 @@ def _units(model: nn.Module) -> dict[str, list[SReLU]]:
 
 
 def _check_model(model: nn.Module) -> None:
+    if not isinstance(model, nn.Module):
+        raise TypeError(
+            f"model must be a torch.nn.Module, got {type(model).__name__}: "
+            "AdaptiveInit(model, optimizer)"
+        )
     units = _units(model)
     if not units:
         raise ValueError(

@@ -16,7 +16,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Container, Iterable
 from fnmatch import fnmatchcase
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from torch import nn
 from torch.jit import ScriptModule
@@ -138,7 +138,14 @@ def _check(model: nn.Module) -> None:
 
 
 def _patterns(given: str | Iterable[str], argument: str, model: nn.Module) -> list[str]:
-    patterns = [given] if isinstance(given, str) else list(given)
+    several = isinstance(given, Iterable) and not isinstance(given, str)
+    patterns: list[Any] = list(given) if several else [given]
+    for pattern in patterns:
+        if not isinstance(pattern, str):
+            raise TypeError(
+                f"{argument} must be names of modules, got a {type(pattern).__name__}: give them "
+                'as strings, such as "layer4" or ["0", "1"]'
+            )
     names = [name for name, _ in model.named_modules() if name]
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
