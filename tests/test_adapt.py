@@ -129,6 +129,21 @@ def test_summary_tells_what_was_found():
     assert row.split() == ["0", "3", "10", "-2", "..", "0", "..", "9", "46.67%", "1", "2", "0"]
 
 
+def test_summary_counts_no_inputs_beyond_a_t_r_that_was_kept():
+    model = nn.Sequential(SReLU(2), SReLU(2, t_r=6.0, a_r=0.0))
+    with torch.no_grad():
+        model[0].a_r[1] = 0.5
+    init = AdaptiveInit(model, sgd(model))
+    ramp = torch.arange(1.0, 11.0)
+    init.adapt([torch.stack((ramp, torch.ones(10)), 1)])  # beyond the quantile of ones: all
+    again = AdaptiveInit(model, sgd(model))
+    again.load_state_dict(init.state_dict())
+    for rows in (init.summary(), again.summary()):
+        _, _, some, none = (line.split() for line in rows.splitlines())
+        assert some[-4:] == ["20.00%", "0", "0", "1"]
+        assert none[-4:] == ["-", "0", "0", "2"]
+
+
 # ---- bad input ----
 
 
