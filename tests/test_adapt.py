@@ -194,6 +194,17 @@ def test_second_adapt_and_adapt_in_backward_are_refused():
         init.adapt(data)
 
 
+def test_weight_decay_that_came_after_the_freeze_is_refused():
+    model = convnet()
+    optimizer = sgd(model)
+    init = AdaptiveInit(model, optimizer)
+    for group in optimizer.param_groups:  # as schedules of weight decay do
+        group["weight_decay"] = 0.1
+    with pytest.raises(ValueError, match="would decay 12 SReLU parameters"):
+        init.adapt(batches())
+    assert not init.adapted
+
+
 def test_state_of_another_setting_is_refused():
     model, other = convnet(), nn.Sequential(SReLU(3))
     init = AdaptiveInit(model, sgd(model))

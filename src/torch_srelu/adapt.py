@@ -190,6 +190,8 @@ class AdaptiveInit:
             )
         if torch._C._current_graph_task_id() != -1:
             raise RuntimeError("adapt cannot run inside a backward pass: call it between two steps")
+        # Once more: a schedule of weight decay reaches all groups, and then a_r is no longer 1.
+        check_optimizer(self.model, self.optimizer)
 
     def _freeze(self, frozen: bool) -> None:
         for units in _units(self.model).values():
