@@ -53,7 +53,8 @@ def convert(
     even where one module is called in several places. All else stays: the tree of modules, their
     classes (a module whose method is rewritten gets a subclass of the same name), hooks, parameters
     and their names, and the differences between training and evaluation. Functions become units
-    named after them; the weight that ``F.prelu`` took stays where it was, unused from now on.
+    named after them. The weight of a PReLU module becomes ``a_l`` of its unit, so load weights into
+    it before; the one that ``F.prelu`` took stays where it was, unused from now on.
 
     `torch_srelu.summary` tells what was replaced, what was left as it was, and why.
 
