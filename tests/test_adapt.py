@@ -129,6 +129,21 @@ def test_summary_tells_what_was_found():
     assert row.split() == ["0", "3", "10", "-2", "..", "0", "..", "9", "46.67%", "1", "2", "0"]
 
 
+def test_summary_counts_no_inputs_beyond_a_t_r_that_was_kept():
+    model = nn.Sequential(SReLU(2), SReLU(2, t_r=6.0, a_r=0.0))
+    with torch.no_grad():
+        model[0].a_r[1] = 0.5
+    init = AdaptiveInit(model, sgd(model))
+    ramp = torch.arange(1.0, 11.0)
+    init.adapt([torch.stack((ramp, torch.ones(10)), 1)])  # beyond the quantile of ones: all
+    again = AdaptiveInit(model, sgd(model))
+    again.load_state_dict(init.state_dict())
+    for rows in (init.summary(), again.summary()):
+        _, _, some, none = (line.split() for line in rows.splitlines())
+        assert some[-4:] == ["20.00%", "0", "0", "1"]
+        assert none[-4:] == ["-", "0", "0", "2"]
+
+
 # ---- bad input ----
 
 
@@ -139,6 +154,8 @@ def test_bad_arguments_of_the_constructor():
             AdaptiveInit(model, sgd(model), quantile=q)
     with pytest.raises(ValueError, match="scope must be one of channel, layer"):
         AdaptiveInit(model, sgd(model), scope="unit")
+    with pytest.raises(TypeError, match=r"torch.nn.Module, got SGD: AdaptiveInit\(model, optim"):
+        AdaptiveInit(sgd(model), model)  # type: ignore[arg-type]
     plain = nn.Linear(2, 2)
     with pytest.raises(ValueError, match="Linear has no SReLU"):
         AdaptiveInit(plain, torch.optim.SGD(plain.parameters(), lr=0.1))
@@ -175,6 +192,17 @@ def test_second_adapt_and_adapt_in_backward_are_refused():
     init.adapt(data)
     with pytest.raises(RuntimeError, match="done already"):
         init.adapt(data)
+
+
+def test_weight_decay_that_came_after_the_freeze_is_refused():
+    model = convnet()
+    optimizer = sgd(model)
+    init = AdaptiveInit(model, optimizer)
+    for group in optimizer.param_groups:  # as schedules of weight decay do
+        group["weight_decay"] = 0.1
+    with pytest.raises(ValueError, match="would decay 12 SReLU parameters"):
+        init.adapt(batches())
+    assert not init.adapted
 
 
 def test_state_of_another_setting_is_refused():

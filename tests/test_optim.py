@@ -1,5 +1,7 @@
 """SReLU in optimizers: its groups, and what is forgotten of it."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -88,13 +90,26 @@ def test_parameters_behind_a_parametrization_or_pruning_are_not_decayed():
 def test_learning_rates_are_numbers():
     model = net()
     own = [{"params": model[0].parameters(), "lr": None}]
-    for options in ({"lr": "a"}, {"lr": 0.1, "lr_scale": "a"}, {"lr": 0.1, "groups": own}):
+    decay = {"lr": 0.1, "weight_decay": None}
+    for options in ({"lr": "a"}, {"lr": 0.1, "lr_scale": "a"}, {"lr": 0.1, "groups": own}, decay):
         with pytest.raises(TypeError, match=r"must be a number.*got (str|NoneType)"):
             param_groups(model, **options)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("lr", -0.1), ("lr", math.nan), ("lr_scale", -1), ("weight_decay", -1e-4)]
+)
+def test_numbers_that_torch_would_not_look_at_are_not_negative(name, value):
+    with pytest.raises(ValueError, match=f"{name} must be at least 0, got {value}"):
+        param_groups(net(), **{"lr": 0.1, name: value})
+
+
 def test_groups_hold_parameters():
     model = net()
+    with pytest.raises(TypeError, match=r"groups must be dicts.*got a Parameter"):
+        param_groups(model, lr=0.1, groups=model.parameters())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"groups must be dicts.*got a str"):
+        param_groups(model, lr=0.1, groups={"params": model.parameters()})  # type: ignore[arg-type]
     with pytest.raises(ValueError, match='must have "params"'):
         param_groups(model, lr=0.1, groups=[{"lr": 1.0}])
     with pytest.raises(TypeError, match="must be parameters, got a tuple"):

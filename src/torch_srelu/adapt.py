@@ -164,8 +164,9 @@ class AdaptiveInit:
         """What `adapt` did, unit by unit, as a table.
 
         ``t_r`` from the smallest over the median to the largest of its channels; the share of
-        inputs at or beyond it; how many channels have ``t_r < t_l`` (crossed), how many were never
-        positive (dead), and how many were left as they were because ``a_r`` is not 1 (kept).
+        inputs at or beyond it, where it was set (``-`` if in no channel); how many channels have
+        ``t_r < t_l`` (crossed), how many were never positive (dead), and how many were left as they
+        were because ``a_r`` is not 1 (kept).
         """
         if self._result is None:
             return f"frozen: {counted(len(_units(self.model)), 'SReLU unit')} until adapt(loader)"
@@ -189,6 +190,8 @@ class AdaptiveInit:
             )
         if torch._C._current_graph_task_id() != -1:
             raise RuntimeError("adapt cannot run inside a backward pass: call it between two steps")
+        # Once more: a schedule of weight decay reaches all groups, and then a_r is no longer 1.
+        check_optimizer(self.model, self.optimizer)
 
     def _freeze(self, frozen: bool) -> None:
         for units in _units(self.model).values():
@@ -239,6 +242,11 @@ def _units(model: nn.Module) -> dict[str, list[SReLU]]:
 
 
 def _check_model(model: nn.Module) -> None:
+    if not isinstance(model, nn.Module):
+        raise TypeError(
+            f"model must be a torch.nn.Module, got {type(model).__name__}: "
+            "AdaptiveInit(model, optimizer)"
+        )
     units = _units(model)
     if not units:
         raise ValueError(
@@ -264,12 +272,13 @@ def _thresholds(units: list[SReLU], search: QuantileSearch) -> tuple[Tensor, dic
     t_r, t_l = whole(units[0].t_r), whole(units[0].t_l)
     free = torch.stack([whole(unit.a_r) == 1 for unit in units]).all(0)
     new = torch.where(free, search.values.to(t_r.dtype), t_r)
-    beyond = 1 - search.below.double() / search.count
+    # Of a t_r that stays nobody has counted what lies beyond.
+    beyond = (1 - search.below.double() / search.count).expand_as(new)[free]
     facts = {
         "channels": len(t_r),
         "inputs": search.count,
         "t_r": [f(new).item() for f in (torch.min, torch.median, torch.max)],
-        "beyond": beyond.mean().item(),
+        "beyond": beyond.mean().item() if len(beyond) else None,
         "crossed": int((new < t_l).sum()),
         "dead": int((search.largest <= 0).expand_as(new).sum()),
         "kept": int((~free).sum()),
@@ -291,7 +300,8 @@ def _row(name: str, facts: dict[str, Any]) -> tuple[str, ...]:
     spread = " .. ".join(f"{value:.4g}" for value in facts["t_r"])
     counts = (str(facts[column]) for column in ("crossed", "dead", "kept"))
     size = (str(facts["channels"]), str(facts["inputs"]))
-    return (name, *size, spread, f"{facts['beyond']:.2%}", *counts)
+    beyond = "-" if facts["beyond"] is None else f"{facts['beyond']:.2%}"
+    return (name, *size, spread, beyond, *counts)
 
 
 def _write(parameter: Tensor, value: Tensor) -> None:

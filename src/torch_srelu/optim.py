@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from numbers import Real
 from typing import Any
 
@@ -64,7 +64,7 @@ def param_groups(
         )
     _check_number("lr_scale", lr_scale)
     ours = set(srelu_parameters(model).values())
-    given = [{**group, "params": _as_list(group.get("params"))} for group in groups]
+    given = [{**group, "params": _as_list(group.get("params"))} for group in _dicts(groups)]
     named = [p for group in given for p in group["params"]]
     placed = set(named)
     if len(placed) != len(named):
@@ -77,6 +77,7 @@ def param_groups(
     for group in (*given, rest):
         options = {"lr": lr, "weight_decay": weight_decay, **group}
         _check_number("lr", options["lr"])
+        _check_number("weight_decay", options["weight_decay"])
         scaled = {**options, "lr": options["lr"] * lr_scale, "weight_decay": 0.0}
         plain.append({**options, "params": [p for p in group["params"] if p not in ours]})
         srelu.append({**scaled, "params": [p for p in group["params"] if p in ours]})
@@ -88,6 +89,18 @@ def _check_number(name: str, value: object) -> None:
         raise TypeError(
             f"{name} must be a number, or a tensor of one, got {type(value).__name__}: pass a float"
         )
+    if not float(value) >= 0:  # torch looks at its own arguments, not into groups
+        raise ValueError(f"{name} must be at least 0, got {value}")
+
+
+def _dicts(groups: Iterable[Any]) -> list[Mapping[str, Any]]:
+    groups = list(groups)
+    other = next((type(group).__name__ for group in groups if not isinstance(group, Mapping)), None)
+    if other is not None:
+        raise TypeError(
+            f'groups must be dicts such as {{"params": ..., "lr": ...}}, got a {other} among them'
+        )
+    return groups
 
 
 def _as_list(params: Tensor | Iterable[Tensor] | None) -> list[Tensor]:

@@ -133,6 +133,9 @@ def test_bad_input_is_refused_and_changes_nothing():
     for argument in ("only", "skip"):
         with pytest.raises(ValueError, match=f"{argument}='layr' fits no module"):
             ts.convert(net, **{argument: "layr"})
+        for names in (1, [1]):
+            with pytest.raises(TypeError, match=f"{argument} must be names .* got a int.* strings"):
+                ts.convert(net, **{argument: names})
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         ts.convert(net, torch.ones(1, 7))
     with pytest.raises(ValueError, match="Pass one as example="):

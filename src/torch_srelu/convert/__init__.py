@@ -16,7 +16,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Container, Iterable
 from fnmatch import fnmatchcase
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from torch import nn
 from torch.jit import ScriptModule
@@ -53,7 +53,8 @@ def convert(
     even where one module is called in several places. All else stays: the tree of modules, their
     classes (a module whose method is rewritten gets a subclass of the same name), hooks, parameters
     and their names, and the differences between training and evaluation. Functions become units
-    named after them; the weight that ``F.prelu`` took stays where it was, unused from now on.
+    named after them. The weight of a PReLU module becomes ``a_l`` of its unit, so load weights into
+    it before; the one that ``F.prelu`` took stays where it was, unused from now on.
 
     `torch_srelu.summary` tells what was replaced, what was left as it was, and why.
 
@@ -138,7 +139,14 @@ def _check(model: nn.Module) -> None:
 
 
 def _patterns(given: str | Iterable[str], argument: str, model: nn.Module) -> list[str]:
-    patterns = [given] if isinstance(given, str) else list(given)
+    several = isinstance(given, Iterable) and not isinstance(given, str)
+    patterns: list[Any] = list(given) if several else [given]
+    for pattern in patterns:
+        if not isinstance(pattern, str):
+            raise TypeError(
+                f"{argument} must be names of modules, got a {type(pattern).__name__}: give them "
+                'as strings, such as "layer4" or ["0", "1"]'
+            )
     names = [name for name, _ in model.named_modules() if name]
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
