@@ -11,7 +11,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, TensorDataset
 
 from torch_srelu import AdaptiveInit, SReLU, param_groups
 from torch_srelu.optim import srelu_parameters
@@ -269,10 +269,15 @@ def two_sharded_models(rank):
 def padding(rank):
     x, _ = data(9)
     dataset = TensorDataset(x)
-    model = network()
-    init = AdaptiveInit(DistributedDataParallel(model), optimizer_of(model))
-    init.adapt(DataLoader(dataset, 2, sampler=DistributedSampler(dataset)))
-    assert "1 sample read twice" in init.summary()
+    sampler = DistributedSampler(dataset)
+    for loader in (
+        DataLoader(dataset, 2, sampler=sampler),
+        DataLoader(dataset, batch_sampler=BatchSampler(sampler, 2, drop_last=False)),
+    ):
+        model = network()
+        init = AdaptiveInit(DistributedDataParallel(model), optimizer_of(model))
+        init.adapt(loader)
+        assert "1 sample read twice" in init.summary()
 
 
 def sharded_optimizer(rank):
