@@ -80,7 +80,8 @@ def _everything(rank, group):
     # One pair of processes for all: starting them takes longer than the tests.
     for test in (
         ddp, running_statistics, uneven_shares, error_on_one_side, fsdp, fsdp_without_data,
-        fsdp_with_a_loader_that_fails, two_sharded_models, padding, sharded_optimizer,
+        fsdp_with_a_loader_that_fails, fsdp_with_a_forward_that_fails, two_sharded_models, padding,
+        sharded_optimizer,
     ):  # fmt: skip
         test(rank)
 
@@ -250,6 +251,24 @@ def fsdp_with_a_loader_that_fails(rank):
     error, message = (OSError, "^disk") if rank else (RuntimeError, "process 1: OSError")
     with pytest.raises(error, match=message):
         init.adapt(Failing(rank))
+
+
+def fsdp_with_a_forward_that_fails(rank):
+    """Behind the network, where no process waits for the parameters of another."""
+    x, _ = data()
+
+    def broken(model, batch):
+        model(batch)
+        if rank == 1 and len(batch) == 1:
+            raise IndexError("no such class")
+
+    model = sharded()
+    init = AdaptiveInit(model, optimizer_of(model))
+    error, message = (IndexError, "^no such") if rank else (RuntimeError, "process 1: IndexError")
+    for batches in ([x, x[:1], x], [x[:1]]):
+        with pytest.raises(error, match=message):
+            init.adapt(batches, broken)
+    init.adapt([x], broken)
 
 
 def two_sharded_models(rank):
