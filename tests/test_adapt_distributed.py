@@ -11,7 +11,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, TensorDataset
 
 from torch_srelu import AdaptiveInit, SReLU, param_groups
 from torch_srelu.optim import srelu_parameters
@@ -80,7 +80,8 @@ def _everything(rank, group):
     # One pair of processes for all: starting them takes longer than the tests.
     for test in (
         ddp, running_statistics, uneven_shares, error_on_one_side, fsdp, fsdp_without_data,
-        fsdp_with_a_loader_that_fails, two_sharded_models, padding, sharded_optimizer,
+        fsdp_with_a_loader_that_fails, fsdp_with_a_forward_that_fails, two_sharded_models, padding,
+        sharded_optimizer,
     ):  # fmt: skip
         test(rank)
 
@@ -252,6 +253,24 @@ def fsdp_with_a_loader_that_fails(rank):
         init.adapt(Failing(rank))
 
 
+def fsdp_with_a_forward_that_fails(rank):
+    """Behind the network, where no process waits for the parameters of another."""
+    x, _ = data()
+
+    def broken(model, batch):
+        model(batch)
+        if rank == 1 and len(batch) == 1:
+            raise IndexError("no such class")
+
+    model = sharded()
+    init = AdaptiveInit(model, optimizer_of(model))
+    error, message = (IndexError, "^no such") if rank else (RuntimeError, "process 1: IndexError")
+    for batches in ([x, x[:1], x], [x[:1]]):
+        with pytest.raises(error, match=message):
+            init.adapt(batches, broken)
+    init.adapt([x], broken)
+
+
 def two_sharded_models(rank):
     """Each process has a model of its own, sharded over itself alone."""
     mesh = init_device_mesh("cpu", (2, 1), mesh_dim_names=("models", "shards"))
@@ -269,10 +288,15 @@ def two_sharded_models(rank):
 def padding(rank):
     x, _ = data(9)
     dataset = TensorDataset(x)
-    model = network()
-    init = AdaptiveInit(DistributedDataParallel(model), optimizer_of(model))
-    init.adapt(DataLoader(dataset, 2, sampler=DistributedSampler(dataset)))
-    assert "1 sample read twice" in init.summary()
+    sampler = DistributedSampler(dataset)
+    for loader in (
+        DataLoader(dataset, 2, sampler=sampler),
+        DataLoader(dataset, batch_sampler=BatchSampler(sampler, 2, drop_last=False)),
+    ):
+        model = network()
+        init = AdaptiveInit(DistributedDataParallel(model), optimizer_of(model))
+        init.adapt(loader)
+        assert "1 sample read twice" in init.summary()
 
 
 def sharded_optimizer(rank):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, RandomSampler, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
 
 from torch_srelu.replay import RandomState, new_workers
 
@@ -77,6 +77,19 @@ def test_state_is_taken_when_asked_for():
     state.restore()
     numbers.append((torch.rand(1).item(), random.random(), np.random.random()))  # noqa: NPY002
     assert numbers[0] == numbers[1]
+
+
+def test_samplers_may_read_samplers():
+    x: Any = torch.arange(12.0)
+    mine = RandomSampler(x, generator=torch.Generator().manual_seed(3))
+    batches = BatchSampler(mine, 5, drop_last=True)
+    for loader in (
+        DataLoader(x, batch_sampler=batches),
+        DataLoader(x, batch_size=None, sampler=batches),
+    ):
+        first, second = read_twice(loader)
+        assert torch.equal(first, second)
+        assert not torch.equal(first, read(loader))
 
 
 def test_a_loader_need_not_be_a_dataloader():

@@ -19,7 +19,7 @@ from .module import SReLU, whole
 from .optim import check_optimizer, forget, srelu_parameters
 from .processes import all_or_none, device_of, process_group, unwrap
 from .quantile import NotFiniteError, QuantileSearch
-from .replay import parts
+from .replay import parts, samplers
 from .wording import counted
 
 SCOPES = ("channel", "layer")
@@ -315,9 +315,8 @@ def _write(parameter: Tensor, value: Tensor) -> None:
 
 def _repeated(loader: Any) -> int:
     """How many samples DistributedSampler gives out twice, to serve all processes equally."""
-    samplers = (getattr(part, "sampler", None) for part in parts(loader))
     return sum(
         max(0, sampler.total_size - len(sampler.dataset))  # type: ignore[arg-type]
-        for sampler in samplers
+        for sampler in samplers(loader)
         if isinstance(sampler, DistributedSampler)
     )

@@ -52,7 +52,11 @@ def _sharing(model: nn.Module) -> dist.ProcessGroup | None:
 
 @contextlib.contextmanager
 def all_or_none(group: dist.ProcessGroup | None) -> Iterator[None]:
-    """Turns an error of one process into an error of all: none is left waiting."""
+    """Turns an error of one process into an error of all: none is left waiting.
+
+    One may be inside of another. What all have heard in the inner one is not told again in the
+    outer one, from where the process that failed may have told it.
+    """
     if group is None:
         yield
         return
@@ -60,10 +64,14 @@ def all_or_none(group: dist.ProcessGroup | None) -> Iterator[None]:
     try:
         yield
     except Exception as caught:
+        if getattr(caught, "known_to_all", False):
+            raise
         error = caught
     for process, text in enumerate(of_all(repr(error) if error else None, group)):
         if text is not None:
-            raise error or RuntimeError(f"adapt failed in process {process}: {text}")
+            error = error or RuntimeError(f"adapt failed in process {process}: {text}")
+            error.known_to_all = True  # type: ignore[attr-defined]
+            raise error
 
 
 def of_all(thing: Any, group: dist.ProcessGroup | None) -> list[Any]:

@@ -60,12 +60,17 @@ def parts(loader: Any) -> list[Any]:
     return loader.parts if isinstance(loader, Compound) else [loader]
 
 
+def samplers(loader: Any) -> list[Any]:
+    """The samplers that are read where ``loader`` is, and those that they read themselves."""
+    holders = list(parts(loader))
+    for holder in holders:  # which grows
+        inside = (getattr(holder, name, None) for name in ("batch_sampler", "sampler"))
+        holders += [s for s in inside if s is not None and all(s is not known for known in holders)]
+    return holders[len(parts(loader)) :]
+
+
 def _generators(loader: Any) -> list[torch.Generator]:
-    holders = []
-    for part in parts(loader):
-        batch_sampler = getattr(part, "batch_sampler", None)
-        samplers = (getattr(part, "sampler", None), getattr(batch_sampler, "sampler", None))
-        holders += [part, batch_sampler, *samplers]
+    holders = (*parts(loader), *samplers(loader))
     found = (getattr(holder, "generator", None) for holder in holders)
     return list({id(g): g for g in found if isinstance(g, torch.Generator)}.values())
 
