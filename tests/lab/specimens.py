@@ -69,6 +69,7 @@ def record_of(
             "test_loss": 4 * error if error is not None else None,
             "train_loss": history.metrics[-1].train_loss if status == "finished" else None,
             "train_error": history.metrics[-1].train_error if status == "finished" else None,
+            "val_error": error if run.validation else None,
             "epochs": run.epochs,
             "seconds": 2.0 * run.seed,
             "adapt_seconds": 0.5 if run.freeze else 0.0,

@@ -18,6 +18,7 @@ from torch_srelu.lab.paper.contests import wanted
 from torch_srelu.lab.paper.published import LEARNED, TABLES
 from torch_srelu.lab.paper.standing import Standing
 from torch_srelu.lab.paper.systems import SYSTEMS
+from torch_srelu.lab.paper.variants import SLOPES, slope_candidate
 
 KEYS = ["row", "condition", "paper", "ours", "protocol", "note"]
 
@@ -143,6 +144,17 @@ def test_a_system_is_measured_by_a_linear_classifier_on_its_input(tmp_path: Path
     for row, words in {"maxout": "; better", "dsn": "; better", "apl": "; NOT better"}.items():
         assert f"{words} than a linear classifier on the same input" in notes[row]
     assert "linear classifier" not in notes["linear"]
+
+
+def test_the_slope_that_was_chosen_is_named(tmp_path: Path) -> None:
+    candidates = [slope_candidate(slope, "cifar10", 1) for slope in SLOPES]
+    found = [record_of(tmp_path, run, kept=1) for run in candidates]  # equal: the first is taken
+    standing = Standing(found)
+    chosen = wanted(contests(["lrelu-cifar10"]), standing.results)
+    standing = Standing([*found, *(record_of(tmp_path, run, kept=1) for run in chosen[4:])])
+    entries = grids.entries("table2", standing)
+    (note,) = (e["note"] for e in entries if e["row"] == "nin+lrelu" and e["ours"])
+    assert "ours has the slope 0.01, chosen on validation data" in note
 
 
 def test_photographs_have_top_5_errors_and_a_rate(tmp_path: Path) -> None:

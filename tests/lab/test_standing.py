@@ -9,7 +9,7 @@ import pytest
 from reproduction import ended
 from specimens import record_of
 
-from torch_srelu.lab.paper import grids, listing
+from torch_srelu.lab.paper import grids, listing, page
 from torch_srelu.lab.paper.blocks import contests
 from torch_srelu.lab.paper.contests import GIVE_UP, wanted
 from torch_srelu.lab.paper.rows import ROWS
@@ -82,6 +82,20 @@ def test_cost_is_what_like_runs_took(tmp_path: Path) -> None:
     )
     assert standing.cost(contests(["mnist"])) == "9 runs of 50 epochs"
     assert standing.cost(contests(["maxout-cifar10"])) == "1 run of 60 epochs"  # another network
+
+
+def test_what_a_block_needs_is_among_its_runs(tmp_path: Path) -> None:
+    """The candidates for LReLU's slope are trained by its block, and tables said it took less."""
+    (slopes, lrelu) = contests(["lrelu-mnist"])
+    candidates = [record_of(tmp_path, run, kept=1) for run in wanted([slopes], {})]
+    runs = wanted([lrelu], Standing(candidates).results)
+    found = candidates + [record_of(tmp_path, run, kept=1) for run in runs if not run.validation]
+    standing = Standing(found)
+    assert standing.missing([lrelu]) == []
+    everything = 3600 * sum(standing.device_hours().values())
+    assert standing.device_seconds([lrelu]) == pytest.approx(everything)
+    (line,) = (row for row in page._runs(standing).rows if row[0] == "lrelu")
+    assert line[2] == "10 of 18"  # four candidates, SReLU and LReLU; those for both CIFARs
 
 
 def test_a_contest_whose_seeds_all_die_is_given_up(tmp_path: Path) -> None:

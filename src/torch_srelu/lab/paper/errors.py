@@ -100,6 +100,8 @@ def _remarks(row: Row, condition: str, cell: Cell | None, standing: Standing) ->
         yield short if is_short(run) else f"ours after {length}"
         if cell and row.name not in LINEAR:
             yield from _beside_linear(cell, condition, standing)
+    if cell and row.name == "nin+lrelu":
+        yield f"ours has the slope {cell.run.options['slope']:g}, chosen on validation data"
     if cell:
         yield from _photographs(cell)
 

@@ -13,6 +13,7 @@ from ..rivals.recipes import SHORT
 from ..tables import Grid, grid_markdown
 from . import ablations, differences, fit, grids
 from .blocks import BLOCKS, REHEARSAL
+from .contests import with_needs
 from .standing import Standing, results_folder
 
 PAGE, FINDINGS = "docs/results.md", "docs/findings.md"
@@ -155,7 +156,8 @@ def _runs(standing: Standing) -> Grid:
     for name, block in BLOCKS.items():
         if name == REHEARSAL:
             continue
-        found = {r.run.key(): r for c in block.contests for r in standing.counted(c)}
+        chosen = with_needs(block.contests)
+        found = {r.run.key(): r for c in chosen for r in standing.counted(c)}
         fates = Counter(r.result["status"] for r in found.values() if r.result)
         missing = len(standing.missing(block.contests))
         hours = standing.device_seconds(block.contests) / 3600

@@ -121,8 +121,8 @@ class Standing:
         return sorted({place(e) for record in self._ended.values() for e in record.environments})
 
     def device_seconds(self, chosen: Sequence[Contest]) -> float:
-        """What the runs of contests took of a device that they shared evenly."""
-        return sum(map(_device_seconds, self._of(chosen)))
+        """What the runs of contests, and those they need, took of a device shared evenly."""
+        return sum(map(_device_seconds, self._of(with_needs(chosen))))
 
     def device_hours(self) -> dict[str, float]:
         """What all records together took of each kind of hardware, each run counted once."""
