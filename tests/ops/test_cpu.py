@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 import torch_srelu
-from checks import Problem, lay_out, using
+from checks import Problem, assert_three_way, lay_out, using
 from torch_srelu.ops import compute, cpu
 
 SOURCE = Path(torch_srelu.__file__).parent
@@ -105,22 +105,14 @@ def test_what_is_not_needed_changes_nothing_else(isa: str, dtype: torch.dtype, s
     assert torch.equal(only_grads, grads)
 
 
-def test_large_results_ask_for_huge_pages() -> None:
-    """Fresh memory in pages of 4 KiB costs several times what SReLU itself does."""
-    if not Path("/sys/kernel/mm/transparent_hugepage/enabled").exists():
-        pytest.skip("this kernel has no transparent huge pages")
-    y = compute.compute(torch.randn(1, 8, 1200, 1200), *torch.ones(4, 8), 1)
-    middle = y.data_ptr() + y.nbytes // 2
-    inside = False
-    for line in Path("/proc/self/smaps").read_text().splitlines():
-        first, _, rest = line.partition(" ")
-        if "-" in first and not first.endswith(":"):
-            start, end = (int(address, 16) for address in first.split("-"))
-            inside = start <= middle < end
-        elif inside and first == "VmFlags:":
-            assert "hg" in rest.split()
-            return
-    pytest.fail("the result is in no mapping of this process")
+@pytest.mark.parametrize("dim", [1, 3])
+def test_large_tensors(dim: int) -> None:
+    """Above 32 MiB, kernels read ahead and ask for the pages of the result before they write."""
+    torch.manual_seed(0)
+    shape = (6, 16, 300, 300) if dim == 1 else (6, 300, 300, 16)
+    x, grad = torch.randn(2, *shape)
+    assert x.nbytes > 32 * 2**20
+    assert_three_way(Problem(x, list(torch.randn(4, 16)), grad, dim), f"cpu-{cpu.isas()[-1]}")
 
 
 class ActivatedInWorker(Dataset):

@@ -35,7 +35,6 @@ enum {
     TILE = 4,        /* rows that share one look at the parameters */
     FEW_TILES = 8,
     FLUSH = 256,     /* rows that are summed in A before the sum moves on to double */
-    LARGE = 4 << 20, /* bytes: from here on, a result asks for huge pages */
     FAR = 32 << 20   /* bytes: a larger tensor is in no cache */
 };
 
@@ -100,16 +99,21 @@ static inline int64_t unit_of_rows(int64_t n, int64_t width)
 
 /* ---- memory ---- */
 
-/* A large result is memory that the process has never touched, and to be given it 4 KiB at a time
- * costs several times what computing does. A hint: where it is refused, nothing is lost. */
-static void ask_for_huge_pages(void *start, int64_t bytes)
+/* Asks for the pages of a part of a result at once. A large result is memory that the process has
+ * never touched, and to be given it one page at a time takes longer than computing does. Where the
+ * last page is there already, all of them are: then nothing is asked for. A hint: where the system
+ * does not know it, nothing is lost. */
+static void ask_for_pages(void *start, int64_t bytes)
 {
-#ifdef MADV_HUGEPAGE
-    if (!start || bytes < LARGE)
+#ifdef MADV_POPULATE_WRITE
+    if (!start || bytes <= 0)
         return;
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t first = ((uintptr_t)start + page - 1) / page * page;
-    madvise((void *)first, ((uintptr_t)start + bytes - first) / page * page, MADV_HUGEPAGE);
+    uintptr_t first = (uintptr_t)start / page * page;
+    uintptr_t last = ((uintptr_t)start + bytes - 1) / page * page;
+    unsigned char present = 1;
+    if (mincore((void *)last, page, &present) == 0 && !(present & 1))
+        madvise((void *)first, last + page - first, MADV_POPULATE_WRITE);
 #endif
 }
 
@@ -188,7 +192,6 @@ typedef int backward_fn(const void *, const void *, void *, const void *const *,
 #else
 #define TABLE_OF(kind) { ROW(kind, portable) }
 #endif
-static const int64_t element_size[] = {4, 8, 2};
 static forward_fn *const forward_table[][3] = TABLE_OF(forward);
 static backward_fn *const backward_table[][3] = TABLE_OF(backward);
 
@@ -214,7 +217,6 @@ int srelu_best_isa(void)
 int srelu_forward(int isa, int dtype, int threads, const void *x, void *y, const void *const *params,
                   int64_t outer, int64_t channels, int64_t inner)
 {
-    ask_for_huge_pages(y, outer * channels * inner * element_size[dtype]);
     return forward_table[isa][dtype](x, y, params, outer, channels, inner, threads);
 }
 
@@ -223,7 +225,6 @@ int srelu_backward(int isa, int dtype, int threads, const void *grad, const void
                    const void *const *params, void *grad_params, int64_t outer,
                    int64_t channels, int64_t inner)
 {
-    ask_for_huge_pages(grad_x, outer * channels * inner * element_size[dtype]);
     return backward_table[isa][dtype](grad, x, grad_x, params, grad_params, outer, channels, inner,
                                       threads);
 }

@@ -85,8 +85,10 @@ static int NAME(forward)(const void *x_, void *y_, const void *const *params, in
     if (channels == 1 || inner >= SHORT_RUN) {
 #pragma omp parallel for num_threads(threads) if (threads > 1)
         for (int64_t j = 0; j < chunks; j++) {
-            int64_t end = cut(n, ALIGNED, j + 1, chunks);
-            for (int64_t k = cut(n, ALIGNED, j, chunks), run; k < end; k += run) {
+            int64_t start = cut(n, ALIGNED, j, chunks), end = cut(n, ALIGNED, j + 1, chunks);
+            if (far)
+                ask_for_pages(y + start, (end - start) * sizeof(T));
+            for (int64_t k = start, run; k < end; k += run) {
                 NAME(Channel) c = NAME(channel)(params, k / inner % channels);
                 run = at_most(at_most(inner - k % inner, end - k), BLOCK);
                 if (far)
@@ -102,8 +104,12 @@ static int NAME(forward)(const void *x_, void *y_, const void *const *params, in
         return 1;
     int64_t unit = unit_of_rows(n, LANES * t.words);
 #pragma omp parallel for num_threads(threads) if (threads > 1)
-    for (int64_t j = 0; j < chunks; j++)
-        NAME(forward_rows)(x, y, cut(n, unit, j, chunks), cut(n, unit, j + 1, chunks), t);
+    for (int64_t j = 0; j < chunks; j++) {
+        int64_t start = cut(n, unit, j, chunks), end = cut(n, unit, j + 1, chunks);
+        if (far)
+            ask_for_pages(y + start, (end - start) * sizeof(T));
+        NAME(forward_rows)(x, y, start, end, t);
+    }
     free(table);
     return 0;
 }
@@ -220,8 +226,10 @@ static int NAME(backward_runs)(const T *g, const T *x, T *gx, const void *const 
     threads = usable_threads(threads, chunks);
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int64_t j = 0; j < chunks; j++) {
-        int64_t end = cut(n, ALIGNED, j + 1, chunks);
-        for (int64_t k = cut(n, ALIGNED, j, chunks), run; k < end; k += run) {
+        int64_t start = cut(n, ALIGNED, j, chunks), end = cut(n, ALIGNED, j + 1, chunks);
+        if (far)
+            ask_for_pages(NAME(further)(gx, start), (end - start) * sizeof(T));
+        for (int64_t k = start, run; k < end; k += run) {
             int64_t c = k / inner % channels;
             double *sums = slots ? slots + j * 4 * channels + c : NULL;
             run = at_most(at_most(inner - k % inner, end - k), BLOCK);
@@ -249,6 +257,7 @@ static int NAME(backward_columns)(const T *g, const T *x, T *gx, const void *con
         return 1;
     int64_t n = outer * channels * inner, width = LANES * t.words, sums = 4 * width;
     int64_t chunks = count_chunks(n, grad_params ? width : 1), unit = unit_of_rows(n, width);
+    int far = n * (int64_t)sizeof(T) > FAR;
     threads = usable_threads(threads, chunks);
     double *slots = NULL; /* of every chunk; behind them, in A, what every thread summed recently */
     if (grad_params) {
@@ -262,8 +271,10 @@ static int NAME(backward_columns)(const T *g, const T *x, T *gx, const void *con
     for (int64_t j = 0; j < chunks; j++) {
         double *slot = slots ? slots + j * sums : NULL;
         A *recent = slots ? (A *)(slots + chunks * sums) + omp_get_thread_num() * sums : NULL;
-        int64_t end = cut(n, unit, j + 1, chunks);
-        for (int64_t k = cut(n, unit, j, chunks); k < end; k += FLUSH * width) {
+        int64_t start = cut(n, unit, j, chunks), end = cut(n, unit, j + 1, chunks);
+        if (far)
+            ask_for_pages(NAME(further)(gx, start), (end - start) * sizeof(T));
+        for (int64_t k = start; k < end; k += FLUSH * width) {
             NAME(backward_rows)(g, x, gx, k, at_most(k + FLUSH * width, end), t, recent);
             for (int64_t s = 0; slot && s < sums; s++)
                 slot[s] += recent[s], recent[s] = 0;
