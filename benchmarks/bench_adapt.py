@@ -1,13 +1,16 @@
 """What `adapt` costs, in epochs of training: NIN for CIFAR-10, random images.
 
     python benchmarks/bench_adapt.py                        # on a GPU if there is one
-    python benchmarks/bench_adapt.py --device cpu --images 512 --precision float32
+    python benchmarks/bench_adapt.py --images 512           # enough for a CPU
 
 In each round an epoch (the step that `srelu train` takes, captured on a GPU, units frozen as they
 are before `adapt`), `adapt`, a forward pass alone, and the scans of a pass alone (the input of each
 unit for one batch, looked at once for each batch) take their turn. Printed are the
 medians with the smallest and the largest; the ratio is within a round. Time is wall time on a GPU,
 processor time on a CPU, which other work on the machine disturbs least.
+
+Everything is written, with hardware and versions, to adapt-<device>.csv in runs/bench, with
+--record in benchmarks/results, where the committed ones are.
 """
 
 from __future__ import annotations
@@ -15,11 +18,13 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+import places
 import torch_srelu as ts
 from torch_srelu.lab.batches import Batches
 from torch_srelu.lab.distributed import Team
@@ -32,6 +37,16 @@ from torch_srelu.lab.steps import Step, forward, make_optimizer
 from torch_srelu.quantile import QuantileSearch
 
 BATCH = 128  # of the training
+TIMED = ("epoch_s", "forward_s", "scans_s", "adapt_s")
+RATIO = "ratio"  # adapt / epoch
+MEMORY = ("forward_mb", "adapt_mb")
+COLUMNS = (
+    *("images", "precision", "rounds", "passes", "first_adapt_s"),
+    *(f"{name}{end}" for name in (*TIMED, RATIO) for end in ("", "_min", "_max")),
+    *MEMORY,
+    *places.STAMP,
+)
+Row = Mapping[str, object]
 
 
 class Bench:
@@ -50,7 +65,7 @@ class Bench:
         optimizer, capture = make_optimizer(net, run), device.type == "cuda"
         self.step = Step(net, optimizer, batches, dropout, run, Team(), capture, capture)
         self.net, self.device, self.steps = net, device, batches.steps
-        self.batches = data.split(EVALUATED)
+        self.images, self.batches = images, data.split(EVALUATED)
         self.calls = 0
 
     def freeze(self) -> None:
@@ -131,9 +146,9 @@ class Bench:
         """Seconds of everything, once."""
         self.freeze()
         times = {
-            "epoch": self.seconds(lambda: self.train(self.steps)),
-            "adapt": self.seconds(self.adapt),
-            "forward": self.seconds(self.forwards),
+            "epoch_s": self.seconds(lambda: self.train(self.steps)),
+            "adapt_s": self.seconds(self.adapt),
+            "forward_s": self.seconds(self.forwards),
         }
         searches = self.searches()
 
@@ -142,46 +157,87 @@ class Bench:
                 for search, x in searches:
                     search.update(x)
 
-        return {**times, "scans": self.seconds(scans)}
+        return {**times, "scans_s": self.seconds(scans)}
 
 
-def spread(values: list[float]) -> str:
-    return f"{statistics.median(values):8.3f}   ({min(values):.3f} to {max(values):.3f})"
-
-
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
+    cuda = torch.cuda.is_available()
     parser.add_argument("--images", type=int, default=50_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--precision", default="bf16")
-    given = parser.parse_args()
-    bench = Bench(given.images, given.precision, torch.device(given.device))
+    parser.add_argument("--rounds", type=int, default=5, help="at least 3")
+    parser.add_argument("--precision", default="bf16" if cuda else "float32")
+    places.add_options(parser)
+    given = parser.parse_args(arguments)
+    if given.rounds < 3:
+        parser.error(f"--rounds must be at least 3, or there is no spread; got {given.rounds}")
+    if given.images < BATCH:
+        parser.error(f"--images must be at least {BATCH}, a batch; got {given.images}")
+    device = torch.device("cuda" if cuda else "cpu")
+    row = measure(Bench(given.images, given.precision, device), given.rounds)
+    describe(row)
+    places.write_csv(places.chosen(given) / f"adapt-{device.type}.csv", COLUMNS, [row])
+
+
+def measure(bench: Bench, rounds: int) -> Row:
+    """A row of `COLUMNS`."""
     first = bench.round()
-    rounds = [bench.round() for _ in range(given.rounds)]
-    where, passes = environment(bench.device), bench.passes
-    print(
-        f"nin-cifar10, {given.images} random images, {given.precision}; {where['hardware']}, "
-        f"{where['threads']} threads, torch {where['versions']['torch']}; "
-        f"median of {given.rounds} rounds (smallest to largest)"
-    )
-    texts = {
-        "epoch": f"an epoch of {bench.steps} steps at batch {BATCH}",
-        "forward": f"one forward pass in {len(bench.batches)} batches, nothing measured",
-        "scans": "the scans of one pass, nothing else",
-        "adapt": f"adapt, {passes} {'pass' if passes == 1 else 'passes'}",
-    }
-    lines = {text: f"{spread([r[name] for r in rounds])} s" for name, text in texts.items()}
-    lines["adapt / epoch"] = spread([r["adapt"] / r["epoch"] for r in rounds])
-    lines["the first adapt, which waits for compilers"] = f"{first['adapt']:8.3f} s"
+    found = [bench.round() for _ in range(rounds)]
+    run = bench.step.run
+    row: dict[str, object] = {"images": bench.images, "precision": run.precision, "rounds": rounds}
+    row |= {"passes": bench.passes, "first_adapt_s": f"{first['adapt_s']:.3f}"}
+    values = {name: [times[name] for times in found] for name in TIMED}
+    values[RATIO] = [times["adapt_s"] / times["epoch_s"] for times in found]
+    for name, all_of_it in values.items():
+        row[name] = f"{statistics.median(all_of_it):.3f}"
+        row |= {f"{name}_min": f"{min(all_of_it):.3f}", f"{name}_max": f"{max(all_of_it):.3f}"}
     if bench.device.type == "cuda":
         bench.freeze()
-        for name, work in (("forward pass", bench.forwards), ("adapt", bench.adapt)):
-            lines[f"peak extra memory: {name}"] = f"{bench.extra_memory(work):8.0f} MB"
-    for text, numbers in lines.items():
-        print(f"{text:48} {numbers}")
+        for name, work in zip(MEMORY, (bench.forwards, bench.adapt), strict=True):
+            row[name] = f"{bench.extra_memory(work):.0f}"
+    return row | places.stamp(environment(bench.device))
+
+
+def describe(row: Row) -> None:
+    print(
+        f"nin-cifar10, {row['images']} random images, {row['precision']}; {row['hardware']}, "
+        f"{row['threads']} threads, torch {row['torch']}; "
+        f"median of {row['rounds']} rounds (smallest to largest)"
+    )
+    texts = {
+        "epoch_s": f"an epoch at batch {BATCH}",
+        "forward_s": "one forward pass, nothing measured",
+        "scans_s": "the scans of one pass, nothing else",
+        "adapt_s": f"adapt; passes over the images: {row['passes']}",
+        RATIO: "adapt / epoch",
+    }
+    for name, text in texts.items():
+        print(f"{text:48} {row[name]:>8} ({row[f'{name}_min']} to {row[f'{name}_max']})")
+    print(f"{'the first adapt, which waits for compilers':48} {row['first_adapt_s']:>8}")
+    for name, text in zip(MEMORY, ("forward pass", "adapt"), strict=True):
+        if name in row:
+            print(f"{f'peak extra memory: {text}':48} {row[name]:>8} MB")
+
+
+def tables(folder: Path) -> list[str]:
+    """What adapt takes, as a share of an epoch, wherever it was measured."""
+    paths = sorted(folder.glob("adapt-*.csv"), reverse=True)
+    rows = [row for path in paths for row in places.read_csv(path)]
+    if not rows:
+        return []
+    lines = [
+        "| `adapt` on NIN | time / an epoch's | smallest to largest | passes | peak extra memory |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows:
+        memory = f"{row['adapt_mb']} MB" if row["adapt_mb"] else ""
+        lines.append(
+            f"| {row['images']} images, {row['precision']}, {row['hardware']} | {row[RATIO]} | "
+            f"{row[f'{RATIO}_min']} to {row[f'{RATIO}_max']} | {row['passes']} | {memory} |"
+        )
+    notes = [f"{row['hardware']}, torch {row['torch']}, n = {row['rounds']} rounds" for row in rows]
+    return ["\n".join(lines), f"Medians of ratios within a round: {'; '.join(notes)}."]
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ from torch_srelu.lab.train import algorithms
 
 COLUMNS = (
     *("what", "activation", "images_per_s", "lowest", "highest", "rounds", "steps", "batch"),
-    *("workers", "hardware", "threads", "torch_srelu", "torch"),
+    *("workers", *places.STAMP),
 )
 KEPT, STREAMED, STREAM = "training, kept", "training, streamed", "stream alone"
 LEARNING_RATE = 1e-6  # so small that nothing breaks
@@ -69,7 +69,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, help="of a round; else a whole epoch")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--device", help="else a GPU if there is one")
-    places.add_place(parser)
+    places.add_options(parser)
     given = parser.parse_args(arguments)
     if given.rounds < 1 or (given.steps is not None and given.steps < 2):
         parser.error("--rounds must be at least 1, and --steps at least 2: the first is not timed")

@@ -3,14 +3,13 @@
 Prints a table of ratios for every tensor and writes all timings, with percentiles, hardware and
 versions, to ``runs/bench/op-<device>.csv``; with ``--record`` to ``benchmarks/results``, where the
 committed ones are. ``--quick`` takes fewer rounds and tensors; ``--sizes`` times tensors of every
-size instead, to ``sizes-<device>.csv``, which ``draw_bandwidth.py`` draws; ``--table`` times
-nothing and prints the table of the README from the committed timings, or from those in ``--out``.
+size instead, to ``sizes-<device>.csv``, which ``draw_bandwidth.py`` draws.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
+import ctypes
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,9 +24,10 @@ from torch_srelu.lab.environment import environment
 
 COLUMNS = (
     *("provider", "shape", "dtype", "layout", "pass", "clock", "median_us", "p20_us", "p80_us"),
-    *("rounds", "hardware", "torch_srelu", "torch"),
+    *("rounds", *places.STAMP),
 )
 LARGE_US = 100  # below this a call's time is not that of its bytes
+M_MMAP_THRESHOLD, LARGE_RESULT = -3, 4 << 20  # of malloc.h; bytes
 F32, BF16 = torch.float32, torch.bfloat16
 LARGE_GPU = [
     Case((512, 192, 32, 32), dtype, layout)
@@ -41,11 +41,12 @@ SMALL_GPU = [
     for layout in ("contiguous", "channels_last")
     if not (shape[2] == 16 and dtype == F32)  # that one is not small
 ] + [Case((1024, 1024), dtype, "contiguous") for dtype in (F32, BF16)]
+# 48 MiB in either dtype.
 CPU = [
-    Case((64, 192, 32, 32), dtype, layout)
-    for dtype in (F32, BF16)
+    Case(shape, dtype, layout)
+    for shape, dtype in (((64, 192, 32, 32), F32), ((128, 192, 32, 32), BF16))
     for layout in ("contiguous", "channels_last")
-] + [Case((16384, 512), F32, "contiguous")]
+] + [Case((24576, 512), F32, "contiguous")]
 
 SIZES = [Case((2**k, 128, 16, 16), dtype, "contiguous") for dtype in (F32, BF16) for k in range(13)]
 DRAWN = ("relu", "prelu", "srelu fused")
@@ -60,10 +61,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=None, help="how often everything is timed")
     places.add_options(parser)
     args = parser.parse_args(arguments)
-    folder = places.chosen(args)
-    if args.table:
-        print(readme_table(folder))
-        return
     device = "cuda" if torch.cuda.is_available() else "cpu"
     cases = SIZES if args.sizes else LARGE_GPU + SMALL_GPU if device == "cuda" else CPU
     providers = DRAWN if args.sizes else tuple(PROVIDERS)
@@ -72,16 +69,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rounds = args.rounds or (5 if args.quick else 30 if device == "cuda" else 15)
     if device == "cpu":
         touch_memory()
-    here = describe(device)
+        fresh_results()
+    here = places.stamp(environment(torch.device(device)))
     versions = f"torch-srelu {here['torch_srelu']}, torch {here['torch']}"
-    print(f"{here['hardware']}; {versions}; median of {rounds} rounds; ratios to relu\n")
+    print(f"{here['hardware']}, {here['threads']} threads; {versions}")
+    print(f"Medians of {rounds} rounds; ratios to relu\n")
     print(f"SReLU: {backends()[device]}\n")
     rows: list[dict[str, Any]] = []
     for case in cases:
         found = list(measure(case, providers, rounds, device))
         print_table(case, found)
         rows += [row(timing) | here for timing in found]
-    places.write_csv(folder / f"{'sizes' if args.sizes else 'op'}-{device}.csv", COLUMNS, rows)
+    name = f"{'sizes' if args.sizes else 'op'}-{device}.csv"
+    places.write_csv(places.chosen(args) / name, COLUMNS, rows)
 
 
 def touch_memory() -> None:
@@ -94,13 +94,16 @@ def touch_memory() -> None:
     torch.ones(free // 2, dtype=torch.uint8)
 
 
-def describe(device: str) -> dict[str, str]:
-    """Hardware and versions, as they are recorded."""
-    here = places.stamp(environment(torch.device(device)))
-    threads = here.pop("threads")
-    return (
-        here if device == "cuda" else here | {"hardware": f"{here['hardware']}, {threads} threads"}
-    )
+def fresh_results() -> None:
+    """Has the C library take every large result from the system, and give it back.
+
+    So it is with results above 32 MiB in a young process. In an older one it may have used memory
+    at hand or not, for one rival and not for another, and that decides more than what is timed.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):  # glibc
+        libc.mallopt(M_MMAP_THRESHOLD, LARGE_RESULT)
+        libc.malloc_trim(0)
 
 
 def print_table(case: Case, rows: list[Timing]) -> None:
@@ -139,7 +142,7 @@ def row(timing: Timing) -> dict[str, Any]:
 SHOWN = ("prelu", "gelu", "srelu reference", "srelu compiled", "srelu fused")
 
 
-def readme_table(folder: Path) -> str:
+def tables(folder: Path) -> list[str]:
     """Forward + backward of every recorded tensor that is large, as multiples of relu's time."""
     lines = [
         f"| forward + backward, time / relu's | {' | '.join(SHOWN)} |",
@@ -147,10 +150,10 @@ def readme_table(folder: Path) -> str:
     ]
     notes = []
     for path in sorted(folder.glob("op-*.csv"), reverse=True):
-        with path.open(newline="") as file:
-            rows = [r for r in csv.DictReader(file) if r["pass"] == "forward+backward"]
+        rows = [r for r in places.read_csv(path) if r["pass"] == "forward+backward"]
         clock = "gpu" if any(r["clock"] == "gpu" for r in rows) else "wall"
         rows = [r for r in rows if r["clock"] == clock]
+        device = "GPU" if clock == "gpu" else "CPU"
         for tensor in dict.fromkeys((r["shape"], r["dtype"], r["layout"]) for r in rows):
             times = {
                 r["provider"]: float(r["median_us"])
@@ -159,13 +162,14 @@ def readme_table(folder: Path) -> str:
             }
             if times["relu"] < LARGE_US:
                 continue
-            device = "GPU" if clock == "gpu" else "CPU"
             cells = [f"{times[name] / times['relu']:.2f}" for name in SHOWN]
             cells[-1] = f"**{cells[-1]}**"
             lines.append(f"| {device}, {', '.join(tensor)} | {' | '.join(cells)} |")
         first = rows[0]
-        notes.append(f"{first['hardware']}, torch {first['torch']}, n = {first['rounds']} rounds")
-    return "\n".join(lines) + "\n\nMedians within one run: " + "; ".join(notes) + "."
+        threads = f", {first['threads']} threads" if device == "CPU" else ""
+        rounds = f"n = {first['rounds']} rounds"
+        notes.append(f"{first['hardware']}{threads}, torch {first['torch']}, {rounds}")
+    return ["\n".join(lines), f"Medians within one run: {'; '.join(notes)}."] if notes else []
 
 
 if __name__ == "__main__":

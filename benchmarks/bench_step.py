@@ -2,7 +2,6 @@
 
     python benchmarks/bench_step.py                              # eager; on a GPU captured too
     python benchmarks/bench_step.py --nets nin --modes compiled  # compiling takes longer
-    python benchmarks/bench_step.py --table                      # the tables of the README
 
 The activations take turns, a few steps each, so that a machine that slows down slows down for all.
 Times are medians over the turns; a ratio is the median of the ratios to in-place relu within a
@@ -13,13 +12,12 @@ part", only the modules with the largest tensors do (`training_steps.PARTS`).
 
 Everything is written, with percentiles, hardware and versions, to step-<device>.csv in runs/bench,
 with --record in benchmarks/results, where the committed ones are; there a network in a mode takes
-the place of older measurements of the same. --table reads the committed ones, or those in --out.
+the place of older measurements of the same.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import gc
 import statistics
 import time
@@ -46,7 +44,7 @@ from training_steps import (
 COLUMNS = (
     *("net", "mode", "activation", "batch", "pixels", "precision", "median_ms", "p20_ms", "p80_ms"),
     *("ratio", "ratio_p20", "ratio_p80", "peak_mib", "turns", "steps"),
-    *("hardware", "threads", "torch_srelu", "torch"),
+    *places.STAMP,
 )
 BATCH = {"nin": 128, "resnet50": 256}
 PIXELS = {"nin": 32, "resnet50": 224}
@@ -56,10 +54,6 @@ Row = dict[str, Any]
 
 def main(arguments: Sequence[str] | None = None) -> None:
     given = parse(arguments)
-    folder = places.chosen(given)
-    if given.table:
-        print(tables(folder))
-        return
     where = environment(given.device)
     print(f"{where['hardware']}, {where['threads']} threads; torch {where['versions']['torch']}")
     for net in given.nets:
@@ -72,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             )
             rows = measure(net, mode, given.activations, setting, given.turns)
             describe(rows)
-            save(rows, folder / f"step-{given.device.type}.csv", where)
+            save(rows, places.chosen(given) / f"step-{given.device.type}.csv", where)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -94,7 +88,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     given = parser.parse_args(arguments)
     if given.turns < 3:
         parser.error(f"--turns must be at least 3, or there is no spread; got {given.turns}")
-    for net in [] if given.table else given.nets:
+    for net in given.nets:
         if reason := why_not(net):  # now, and not after other networks were measured
             others = " ".join(name for name in given.nets if name != net)
             parser.error(f"{net}: {reason}" + (f", or give --nets {others}" if others else ""))
@@ -190,24 +184,17 @@ def save(rows: list[Row], path: Path, where: dict[str, Any]) -> None:
     """Writes ``rows`` in the place of older ones of the same network and mode."""
     here = places.stamp(where)
     measured = {(row["net"], row["mode"]) for row in rows}
-    old = [row for row in load(path) if (row["net"], row["mode"]) not in measured]
+    old = [row for row in places.read_csv(path) if (row["net"], row["mode"]) not in measured]
     order = {place: i for i, place in enumerate((n, m) for n in NETS for m in MODES)}
     new = sorted(old + [row | here for row in rows], key=lambda r: order[r["net"], r["mode"]])
     places.write_csv(path, COLUMNS, new)
 
 
-def load(path: Path) -> list[Row]:
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def tables(folder: Path) -> str:
+def tables(folder: Path) -> list[str]:
     """Time and memory of every recorded network and mode, as multiples of in-place relu's."""
-    rows = load(folder / "step-cuda.csv") or load(folder / "step-cpu.csv")
+    rows = places.read_csv(folder / "step-cuda.csv") or places.read_csv(folder / "step-cpu.csv")
     if not rows:
-        raise SystemExit(f"nothing was measured yet: {folder} has no step-*.csv")
+        return []
     groups: dict[tuple[str, ...], dict[str, Row]] = {}
     for row in rows:
         place = (row["net"], f"batch {row['batch']}", row["precision"], row["mode"])
@@ -225,7 +212,7 @@ def tables(folder: Path) -> str:
         f"Medians of ratios within a turn, {count} turns; {first['hardware']}, "
         f"torch {first['torch']}."
     )
-    return "\n\n".join([time_table, *([memory_table] if weighed else []), note])
+    return [time_table, *([memory_table] if weighed else []), note]
 
 
 def table(title: str, groups: dict[tuple[str, ...], dict[str, Row]], ratio) -> str:

@@ -13,35 +13,33 @@ from torch_srelu.lab.files import write
 
 COMMITTED = Path(__file__).parent / "results"
 OWN = Path("runs", "bench")
+STAMP = ("hardware", "threads", "torch_srelu", "torch", "source", "measured")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options from which `chosen` makes a folder, for measurements that have a table."""
-    parser.add_argument(
-        "--table", action="store_true", help="measure nothing, print the README's table"
-    )
-    add_place(parser)
-
-
-def add_place(parser: argparse.ArgumentParser) -> None:
-    """The same for those that have none."""
-    parser.set_defaults(table=False)
+    """The options from which `chosen` makes a folder."""
     place = parser.add_mutually_exclusive_group()
-    place.add_argument(
-        "--out", type=Path, help=f"folder of measurements; else {OWN}, for --table the committed"
-    )
+    place.add_argument("--out", type=Path, help=f"folder of measurements; else {OWN}")
     place.add_argument("--record", action="store_true", help="write to the committed measurements")
 
 
 def chosen(given: argparse.Namespace) -> Path:
     """The folder that the options name: committed measurements are replaced only where asked."""
-    return given.out or (COMMITTED if given.record or given.table else OWN)
+    return given.out or (COMMITTED if given.record else OWN)
 
 
 def stamp(where: Mapping[str, Any]) -> dict[str, Any]:
-    """What a measurement has of the `environment` it was taken in."""
-    versions = {name: where["versions"][name] for name in ("torch_srelu", "torch")}
-    return {"hardware": where["hardware"], "threads": where["threads"], **versions}
+    """What a measurement has of the `environment` it was taken in; `source` tells its code."""
+    here = {**where, **where["versions"], "measured": where["started"]}
+    return {name: here[name] for name in STAMP}
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """The rows that `write_csv` wrote; none if there is no such file."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> None:

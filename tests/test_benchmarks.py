@@ -59,12 +59,30 @@ def test_committed_records_are_replaced_only_where_asked(
         assert (row["rounds"], row["torch"]) == ("3", torch.__version__)
 
 
-def test_the_readme_shows_the_committed_prices(bench_op, capsys):
-    bench_op.main(["--table"])
-    assert capsys.readouterr().out in (ROOT / "README.md").read_text()
+@pytest.fixture
+def tables(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import tables
+
+    return tables
 
 
-@pytest.mark.parametrize("kind", ["op", "sizes", "step"])
+def test_the_readme_shows_the_committed_tables(tables, capsys):
+    tables.main([])
+    readme = (ROOT / "README.md").read_text()
+    parts = capsys.readouterr().out.strip().split("\n\n")
+    assert sum(part.startswith("|") for part in parts) == 4  # operator, steps, memory, adapt
+    for part in parts:
+        assert part in readme
+
+
+def test_without_measurements_there_are_no_tables(tables, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        tables.main([str(tmp_path)])
+    assert f"nothing was measured yet: {tmp_path}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["op", "sizes", "step", "adapt"])
 def test_committed_records_name_hardware_and_versions(kind):
     rows = [row for path in COMMITTED.glob(f"{kind}-*.csv") for row in rows_of(path)]
     assert rows
