@@ -37,7 +37,12 @@ Blocks = Annotated[
 ]
 ResultsFolder = Annotated[
     Path | None,
-    typer.Option("--results", metavar="FOLDER", help="Committed records.", show_default="results"),
+    typer.Option(
+        "--results",
+        metavar="FOLDER",
+        help="Records that came with the clone.",
+        show_default="results",
+    ),
 ]
 
 

@@ -38,7 +38,8 @@ PROTOCOL = f"""\
 - Networks, preprocessing, initialisation and optimizer of each data set as published, but for one
   start: NIN for CIFAR-10 as in Caffe's model zoo; for CIFAR-100 the same layers (its authors took
   the maximum in the second pool too) with the learning rates and decay of its authors' own files;
-  contrast normalisation and ZCA whitening as in the maxout experiments.
+  contrast normalisation and ZCA whitening as in the maxout experiments; where images are
+  mirrored, that is done to the whitened ones.
   CIFAR-100's own initial weights (0.001 and 0.01 in the first three layers) were dead with ReLU at
   all five seeds tried (block `start` below), so all rivals begin with those of CIFAR-10, 0.05
   everywhere: taken because ReLU learns from them, by the training loss of the first epochs alone.
