@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import fft, special
+from scipy import special
 
 CONFIDENCE = 0.95
 FEWEST_PAIRS = 3  # below this neither interval nor p of a paired difference is worth printing
@@ -187,9 +187,9 @@ def bootstrap(wrong: np.ndarray, baseline_wrong: np.ndarray) -> Interval:
     least = int(score.min())
     # Few scores exist, so that nothing need be drawn: the sum over resampled images has the
     # distribution of one image's score, convolved with itself as often as there are images.
-    size = fft.next_fast_len(images * (int(score.max()) - least) + 1, real=True)
+    size = 1 << (images * (int(score.max()) - least)).bit_length()  # a power of 2 above it
     one = np.bincount(score - least, minlength=size) / images
-    below = np.cumsum(fft.irfft(fft.rfft(one) ** images, n=size))
+    below = np.cumsum(np.fft.irfft(np.fft.rfft(one) ** images, n=size))
     tail = (1 - CONFIDENCE) / 2
     low, high = np.searchsorted(below, [tail, 1 - tail]) + images * least
     return float(low / (seeds * images)), float(high / (seeds * images))
