@@ -261,7 +261,7 @@ def test_an_epoch_that_cannot_be_is_damage(tmp_path, change, why):
 
 
 @pytest.mark.parametrize("name", ["predictions", "labels"])
-@pytest.mark.parametrize("content", [b"", bytes(600), gzip.compress(b"")])
+@pytest.mark.parametrize("content", [b"", bytes(600), gzip.compress(b"", mtime=0)])
 def test_classes_that_are_not_there_are_damage(tmp_path, name, content):
     folder = records.create(tmp_path, RUN, HERE).folder
     (folder / f"{name}.gz").write_bytes(content)
