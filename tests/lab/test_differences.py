@@ -6,13 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from reproduction import LAYERS, WRONG
+from reproduction import LAYERS, WRONG, ended
 from scipy import stats
 from specimens import record_of
 
 from torch_srelu.lab import records
 from torch_srelu.lab.paper import ablations, differences, grids
 from torch_srelu.lab.paper.blocks import contests
+from torch_srelu.lab.paper.contests import wanted
 from torch_srelu.lab.paper.standing import Standing
 from torch_srelu.lab.records import Record
 from torch_srelu.lab.tables import Grid
@@ -37,7 +38,7 @@ def test_differences_are_paired_and_corrected_together(standing: Standing) -> No
     assert prelu.pooled is not None
     assert prelu.pooled.degrees == 2 + 7 + 7
     assert found["relu", "cifar10"].versus.paired.n == 3
-    tests, prelus, others = differences.grids(standing)
+    tests, others, prelus = differences.grids(standing)
     assert [row[0] for row in tests.rows][:2] == ["ReLU, CIFAR-10", "PReLU, CIFAR-10"]
     assert {row[3] for row in others.rows} == {"16"}
     assert "over 4 tests." in tests.note
@@ -50,7 +51,8 @@ def test_differences_are_paired_and_corrected_together(standing: Standing) -> No
 
 def test_two_seeds_have_no_interval(results: Path) -> None:
     few = Standing(record for record in records.find(results) if record.run.seed <= 2)
-    for grid in differences.grids(few)[:2]:
+    tests, _, prelus = differences.grids(few)
+    for grid in (tests, prelus):
         assert {tuple(row[3:]) for row in grid.rows} == {("-", "2", "-")}
         assert "Holm" not in grid.note  # nothing was tested
 
@@ -61,6 +63,28 @@ def test_a_test_alone_is_one(results: Path) -> None:
 
     alone = Standing(filter(counts, records.find(results)))
     assert "over this one test." in differences.grids(alone)[0].note
+
+
+def test_rivals_with_options_meet_srelu_at_their_seeds(tmp_path: Path) -> None:
+    """LReLU's runs are named by their slope, and the slope is chosen by earlier ones."""
+    found: list[Record] = []
+    for names in (["headline-cifar10", "slopes-cifar10"], ["lrelu-cifar10", "units-cifar10"]):
+        known = records.results(found)
+        runs = wanted(contests(names), known)
+        found += [ended(tmp_path, run) for run in runs if run.key() not in known]
+    standing = Standing(found)
+    further = differences.differences(standing, differences.FURTHER)
+    assert [(d.rival, d.condition) for d in further] == [
+        (rival, "cifar10") for rival in ("lrelu", "apl", "srelu-manual")
+    ]
+    assert [d.paper for d in further] == pytest.approx([-1.34, -1.18, -0.20])
+    assert {d.versus.paired.n for d in further} == {3}
+    seeds = np.arange(1, 4)
+    for difference in further:
+        expected = (WRONG["srelu"] + seeds - WRONG[difference.rival] - 2 * seeds).mean() / 2
+        assert difference.versus.paired.mean == pytest.approx(expected)
+    titles = [grid.title for grid in differences.grids(standing)]
+    assert "SReLU's test error minus that of further rivals, 100 epochs" in titles
 
 
 def test_an_ablation_is_measured_against_srelu_of_the_same_seeds(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """SReLU against ReLU and against PReLU: the question that the reproduction asks first.
 
-And PReLU against ReLU: how much of SReLU's gain is had with one parameter a channel.
+PReLU against ReLU: how much of SReLU's gain is had with one parameter a channel. And SReLU against
+its other rivals, and on other data.
 """
 
 from __future__ import annotations
@@ -12,13 +13,61 @@ from ..recipes import LENGTHS
 from ..statistics import FEWEST_PAIRS, Pooled, holm
 from ..tables import NOTHING, Grid, interval, probability
 from .blocks import BLOCKS, CIFAR
-from .published import TABLE2, TITLES
+from .published import FLIPS10, FLIPS100, MNIST, TABLE2, TABLE4, TITLES
 from .standing import Standing
 
-AGAINST = {"srelu": ("relu", "prelu"), "prelu": ("relu",)}
-NAMES = {"relu": "ReLU", "prelu": "PReLU", "srelu": "SReLU"}
-# The contests in which the three meet, by length.
-MEETINGS = {"short": ("headline", "seeds"), "published": tuple(f"published-{c}" for c in CIFAR)}
+NAMES = {
+    "relu": "ReLU",
+    "lrelu": "LReLU",
+    "prelu": "PReLU",
+    "apl": "APL",
+    "srelu-manual": "SReLU by hand",
+    "srelu": "SReLU",
+}
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """An activation and the rivals that it is measured against together: one family of tests.
+
+    Attributes:
+        hero: The activation.
+        rivals: Its rivals.
+        blocks: Whose contests have their runs.
+        conditions: The data sets.
+        length: How long they were trained.
+        words: What the title calls the rivals.
+    """
+
+    hero: str
+    rivals: tuple[str, ...]
+    blocks: tuple[str, ...]
+    conditions: tuple[str, ...] = CIFAR
+    length: str = "short"
+    words: str = "its rivals"
+
+    @property
+    def title(self) -> str:
+        epochs = LENGTHS[self.length][self.conditions[0].partition("+")[0]]
+        return f"{NAMES[self.hero]}'s test error minus that of {self.words}, {epochs} epochs"
+
+
+_MAIN, _FIRST, _LATER = ("relu", "prelu"), ("headline", "seeds"), ("lrelu", "apl", "srelu-manual")
+_PUBLISHED = tuple(f"published-{c}" for c in CIFAR)
+_OTHER_DATA = ("relu", "lrelu", "prelu")
+FIRST = Meeting("srelu", _MAIN, _FIRST)
+FURTHER = Meeting("srelu", _LATER, ("lrelu", "units"), words="further rivals")
+MEETINGS = (
+    FIRST,
+    Meeting("prelu", ("relu", "lrelu"), (*_FIRST, "lrelu")),
+    FURTHER,
+    Meeting(
+        "srelu", _MAIN, ("flips",), (FLIPS10, FLIPS100), words="its rivals with mirrored images"
+    ),
+    Meeting("srelu", _OTHER_DATA, ("mnist", "lrelu"), (MNIST,), words="its rivals on MNIST"),
+    Meeting("srelu", _MAIN, _PUBLISHED, length="published"),
+    Meeting("prelu", ("relu",), _PUBLISHED, length="published"),
+)
 
 
 @dataclass(frozen=True)
@@ -28,10 +77,10 @@ class Difference:
     Attributes:
         rival: The rival.
         condition: The data set.
-        paper: The difference in the paper's Table 2.
+        paper: The difference in the paper.
         versus: Ours, with its intervals.
         pooled: The spread that the pooled interval is made from.
-        p: The paired test's p-value, corrected by Holm over all differences at this length.
+        p: The paired test's p-value, corrected by Holm over all differences of the meeting.
     """
 
     rival: str
@@ -42,55 +91,52 @@ class Difference:
     p: float | None = None
 
 
-def differences(standing: Standing, length: str = "short", hero: str = "srelu") -> list[Difference]:
-    """What the records have of ``hero`` against each rival on both data sets, at a length."""
-    blocks = [BLOCKS[name] for name in MEETINGS[length]]
-    errors = {row.name: row.errors for row in TABLE2.rows}
+def differences(standing: Standing, meeting: Meeting = FIRST) -> list[Difference]:
+    """What the records have of a meeting, a data set after the other."""
+    errors = {
+        (row.name, c): e for t in (TABLE2, TABLE4) for row in t.rows for c, e in row.errors.items()
+    }
+    contests = [contest for name in meeting.blocks for contest in BLOCKS[name].contests]
     found = []
-    for condition in CIFAR:
-        met = [c for block in blocks for c in block.contests if c.condition == condition]
-        comparison = standing.comparison(met)
+    for condition in meeting.conditions:
+        comparison = standing.comparison([c for c in contests if c.condition == condition])
         if comparison is None:
             continue
-        for rival in (r for r in comparison.rivals if r.name in AGAINST[hero]):
-            versus = replace(comparison, baseline=rival).versus.get(hero)
+        rivals = {rival.records[0].run.activation: rival for rival in comparison.rivals}
+        hero = rivals.get(meeting.hero)
+        if hero is None:
+            continue
+        for name in (name for name in meeting.rivals if name in rivals):
+            versus = replace(comparison, baseline=rivals[name]).versus.get(hero.name)
             if versus is not None:
-                paper = errors[f"nin+{hero}"][condition] - errors[f"nin+{rival.name}"][condition]
-                found.append(Difference(rival.name, condition, paper, versus, comparison.pooled))
+                paper = errors[f"nin+{meeting.hero}", condition] - errors[f"nin+{name}", condition]
+                found.append(Difference(name, condition, paper, versus, comparison.pooled))
     corrected = holm([d.versus.paired.p for d in found])
     return [replace(d, p=p) for d, p in zip(found, corrected, strict=True)]
 
 
 def grids(standing: Standing) -> list[Grid]:
-    """The differences as tables, for each length that has any."""
+    """The differences as tables, for each meeting that has any."""
     made = []
-    for length in LENGTHS:
-        for hero in AGAINST:
-            found = differences(standing, length, hero)
-            if found:
-                made.append(_tests(found, length, hero))
-        found = differences(standing, length)
+    for meeting in MEETINGS:
+        found = differences(standing, meeting)
         if found:
-            made.append(_other_intervals(found, length))
+            made.append(_tests(found, meeting))
+            if meeting.hero == "srelu":
+                made.append(_other_intervals(found, meeting))
     return made
 
 
 def quoted(standing: Standing) -> list[Grid]:
-    """SReLU's tests alone, at the length that has most seeds: the shortest."""
-    for length in LENGTHS:
-        found = differences(standing, length)
-        if found:
-            return [_tests(found, length, "srelu")]
+    """SReLU's tests alone, of the first meeting that has any."""
+    for meeting in MEETINGS:
+        found = differences(standing, meeting)
+        if found and meeting.hero == "srelu":
+            return [_tests(found, meeting)]
     return []
 
 
-def _title(hero: str, length: str) -> str:
-    return (
-        f"{NAMES[hero]}'s test error minus that of its rivals, {LENGTHS[length]['cifar10']} epochs"
-    )
-
-
-def _tests(found: list[Difference], length: str, hero: str) -> Grid:
+def _tests(found: list[Difference], meeting: Meeting) -> Grid:
     rows = [
         [
             _name(d),
@@ -109,11 +155,11 @@ def _tests(found: list[Difference], length: str, hero: str) -> Grid:
         f"{FEWEST_PAIRS} on"
     )
     note += f"; p is two-sided, corrected by Holm over {family}." if tests else "."
-    headers = [f"{NAMES[hero]} minus", "paper", "ours", "95 % interval", "n", "p (Holm)"]
-    return Grid(_title(hero, length), headers, rows, note)
+    headers = [f"{NAMES[meeting.hero]} minus", "paper", "ours", "95 % interval", "n", "p (Holm)"]
+    return Grid(meeting.title, headers, rows, note)
 
 
-def _other_intervals(found: list[Difference], length: str) -> Grid:
+def _other_intervals(found: list[Difference], meeting: Meeting) -> Grid:
     rows = [
         [
             _name(d),
@@ -131,7 +177,7 @@ def _other_intervals(found: list[Difference], length: str) -> Grid:
         "that both have."
     )
     headers = ["SReLU minus", "n", "pooled", "degrees of freedom", "images"]
-    return Grid(f"{_title('srelu', length)}: other intervals", headers, rows, note)
+    return Grid(f"{meeting.title}: other intervals", headers, rows, note)
 
 
 def _name(difference: Difference) -> str:

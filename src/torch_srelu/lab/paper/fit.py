@@ -46,8 +46,9 @@ def grids(standing: Standing) -> list[Grid]:
                 title = f"{TITLES[condition]}, {LENGTHS[length][condition]} epochs"
                 fitted = {NAMES[name]: cell.rival for name, cell in found.items()}
                 made += [_fitted(title, fitted), _inputs(title, condition, found)]
-                if any(map(_weights, found.values())):
-                    made.append(_weighed(title, found))
+                weighed = {name: cell for name, cell in found.items() if any(_weights(cell))}
+                if weighed:
+                    made.append(_weighed(title, weighed))
     changed = ablations.changed(standing)
     if changed:
         made.append(

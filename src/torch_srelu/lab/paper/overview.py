@@ -13,7 +13,7 @@ from ..colours import OWN
 from ..recipes import LENGTHS
 from . import ablations
 from .cells import mean_error
-from .differences import NAMES, differences
+from .differences import FIRST, FURTHER, NAMES, differences
 from .drawing import GRID, INK, SOFT, styled
 from .published import TABLE2, TITLES
 from .standing import Standing
@@ -80,12 +80,13 @@ class Change(NamedTuple):
 
 def _changes(standing: Standing) -> Iterator[Change]:
     """Rivals, and SReLU with one decision changed, by what they are above SReLU on CIFAR-10."""
-    for d in differences(standing):
-        if d.condition == "cifar10":
+    met = [d for meeting in (FIRST, FURTHER) for d in differences(standing, meeting)]
+    for d in met:
+        if d.condition == "cifar10" and d.rival != "srelu-manual":  # which is a change, below
             found = d.versus.paired
             words = f"{NAMES[d.rival]}, n = {found.n}"
             span = found.interval and (-found.interval[1], -found.interval[0])
-            yield Change(words, OWN[d.rival], -found.mean, span, "")
+            yield Change(words, OWN.get(d.rival, SOFT), -found.mean, span, "")
     for question in ablations.CHANGED:
         rival, _, versus = ablations.answer(question, standing)
         if versus is not None:
