@@ -116,6 +116,13 @@ def double_problem(execution: str, layout: str = "contiguous") -> tuple[Tensor, 
     return x.detach().requires_grad_(), [p.requires_grad_() for p in params]
 
 
+def opcheck(operator, arguments: tuple, layout: str) -> None:
+    """torch's checks of an operator; the slowest, of traced code, in two of the layouts."""
+    quick = ("test_schema", "test_autograd_registration", "test_faketensor")
+    more = ("test_aot_dispatch_dynamic",) if layout in ("contiguous", "channels_last") else ()
+    torch.library.opcheck(operator, arguments, test_utils=(*quick, *more))
+
+
 def assert_three_way(problem: Problem, execution: str) -> None:
     """Values and all five gradients of ``execution`` against the float64 reference."""
     with using(execution):

@@ -21,8 +21,8 @@ def test_measures_all_three(tmp_path, monkeypatch):
 
     import bench_images
 
-    def few(row, condition, seed):  # GoogLeNet takes seconds for each image
-        return replace(SYSTEMS[row](condition, seed), batch=2)
+    def few(row, condition, seed):  # GoogLeNet takes seconds for each image, in bfloat16
+        return replace(SYSTEMS[row](condition, seed), batch=2, precision="float32")
 
     monkeypatch.setattr(bench_images, "SYSTEMS", {"googlenet": partial(few, "googlenet")})
     classes = [f"n{c:02}" for c in range(10)]

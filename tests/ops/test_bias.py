@@ -14,6 +14,7 @@ from checks import (
     Problem,
     device_of,
     double_problem,
+    opcheck,
     problems,
     rounding,
     takes,
@@ -86,12 +87,11 @@ def test_gradients_of_both_orders(execution: str) -> None:
 def test_opcheck(execution: str, layout: str) -> None:
     x, (*params, bias) = _biased_problem(execution, layout)
     with using(execution):
-        torch.library.opcheck(registration.biased_srelu, (x, *params, bias, 1, False))
+        opcheck(registration.biased_srelu, (x, *params, bias, 1, False), layout)
         tensors = [t.detach() for t in (torch.randn_like(x), x, *params)]
         for needs in ((True, True), (True, False), (False, False)):
-            torch.library.opcheck(
-                registration.biased_srelu_backward, (*tensors, 1, *needs, bias.detach(), True)
-            )
+            arguments = (*tensors, 1, *needs, bias.detach(), True)
+            opcheck(registration.biased_srelu_backward, arguments, layout)
 
 
 def test_compiled(execution: str) -> None:
