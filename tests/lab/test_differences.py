@@ -12,7 +12,7 @@ from specimens import record_of
 
 from torch_srelu.lab import records
 from torch_srelu.lab.paper import ablations, differences, grids
-from torch_srelu.lab.paper.blocks import contests
+from torch_srelu.lab.paper.blocks import BLOCKS, contests
 from torch_srelu.lab.paper.contests import wanted
 from torch_srelu.lab.paper.standing import Standing
 from torch_srelu.lab.records import Record
@@ -85,6 +85,20 @@ def test_rivals_with_options_meet_srelu_at_their_seeds(tmp_path: Path) -> None:
         assert difference.versus.paired.mean == pytest.approx(expected)
     titles = [grid.title for grid in differences.grids(standing)]
     assert "SReLU's test error minus that of further rivals, 100 epochs" in titles
+
+
+def test_every_meeting_can_be_had() -> None:
+    """Its runs are in its blocks, the paper has its errors, and its title is its own."""
+    for meeting in differences.MEETINGS:
+        found = [c for name in meeting.blocks for c in BLOCKS[name].contests]
+        for condition in meeting.conditions:
+            met = {entry.row for c in found if c.condition == condition for entry in c.entries}
+            for name in (meeting.hero, *meeting.rivals):
+                assert f"nin+{name}" in met
+                assert differences.PAPER[name, condition] > 0
+    titles = [meeting.title for meeting in differences.MEETINGS]
+    assert len(set(titles)) == len(titles)
+    assert "SReLU's test error minus that of its rivals on MNIST, 50 epochs" in titles
 
 
 def test_an_ablation_is_measured_against_srelu_of_the_same_seeds(tmp_path: Path) -> None:

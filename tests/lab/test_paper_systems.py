@@ -76,8 +76,9 @@ def test_googlenets_differ_in_the_activation_alone() -> None:
 def rehearsal(run: Run, **changes) -> Run:
     """The run in two steps. To whiten ten images would take longer than to train on them."""
     light = run.preprocessing.replace("gcn+zca", "gcn")
-    # Many CPUs have no arithmetic for bfloat16, and take ten times as long.
-    return replace(run, epochs=1, batch=4, preprocessing=light, precision="float32", **changes)
+    # Many CPUs have no arithmetic for bfloat16, and take ten times as long for large networks.
+    precision = run.precision if run.dataset == "mnist" else "float32"
+    return replace(run, epochs=1, batch=4, preprocessing=light, precision=precision, **changes)
 
 
 def collected(run: Run, data: Path, tmp_path: Path) -> records.Record:

@@ -51,18 +51,23 @@ def test_a_step_is_torchs_own(monkeypatch, changes):
     """To the bit, over the thaw, where momenta begin anew; and where a gradient is missing."""
 
     def trained(own: bool) -> list[torch.Tensor]:
-        made = Session(tiny("srelu", **changes), None, CPU, Team(), capture=False)
+        made = Session(tiny("srelu", ema=0.9, **changes), None, CPU, Team(), capture=False)
         step = made.take_step
         if own:
             monkeypatch.setattr(step, "_descend", step.optimizer.step)
         step.begin_epoch(0)
-        for i in range(4):
+        bias = next(b for _, b in made.net.blocks()).conv.bias
+        for i in range(5):
             if i == 2:
                 made._adapt()
             if i == 3:
-                layer = next(b for _, b in made.net.blocks()).conv
-                layer.bias.register_post_accumulate_grad_hook(lambda p: setattr(p, "grad", None))
+                missing = bias.register_post_accumulate_grad_hook(
+                    lambda p: setattr(p, "grad", None)
+                )
             step(i, rate=0.05)
+        missing.remove()
+        step(5, rate=0.05)
+        assert step.averaged
         return [t.detach() for t in (*made.net.parameters(), *step.averaged)]
 
     for plain, ours in zip(trained(own=True), trained(own=False), strict=True):

@@ -33,9 +33,9 @@ def judge(
 ) -> str | None:
     """The fate of a run with these epochs behind it; None if it goes on.
 
-    "dead": after ``dead_after`` epochs the loss is still that of guessing. "diverged": the loss is
-    not finite, or it was better than guessing once and at the end it is not. A run that ends before
-    its start can be judged is finished.
+    "dead": in its first ``dead_after`` epochs the loss never was below guessing. "diverged": the
+    loss is not finite, or it was better than guessing once and at the end it is not. A run that
+    ends before its start can be judged is finished.
 
     Args:
         metrics: The epochs so far.

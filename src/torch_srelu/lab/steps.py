@@ -62,7 +62,9 @@ class Step:
 
     Attributes:
         totals: Sums over the steps since `begin_epoch`: loss, wrong images, gradient norm.
-        averaged: The exponential average of the parameters; empty if the run has none.
+        weights: All parameters of the network, without autograd.
+        averaged: Their exponential average; empty if the run has none.
+        groups: The parameters that are trained, as the optimizer groups them.
         preparing: Seconds that captures took so far.
     """
 
@@ -92,7 +94,7 @@ class Step:
         self.graph: torch.cuda.CUDAGraph | None = None
         self.rate = math.nan
         self.preparing = 0.0
-        self.fill_momentum()
+        self.prepare_update()
 
     def begin_epoch(self, epoch: int, step: int = 0) -> None:
         """Goes to batch ``step`` of ``epoch``; at an epoch's beginning the totals start anew."""
@@ -130,14 +132,22 @@ class Step:
     def forget_graph(self) -> None:
         """To be called when the network has changed its ways (the thaw): capture anew."""
         self.graph = None
-        self.fill_momentum()
+        self.prepare_update()
 
-    def fill_momentum(self) -> None:
-        """Gives every parameter a momentum, zero if it has none: then no step is a first step."""
+    def prepare_update(self) -> None:
+        """Gives every parameter a momentum, zero if it has none: then no step is a first step.
+
+        And collects them for `_descend`: whoever gives the optimizer other groups, or its state
+        other tensors, has to call this again.
+        """
         if self.run.momentum:
             for p in self.trained:
                 self.optimizer.state[p].setdefault("momentum_buffer", torch.zeros_like(p))
-        self.groups = [_Group(group, self.optimizer) for group in self.optimizer.param_groups]
+        trained = {id(p) for p in self.trained}
+        self.groups = [
+            _Group(group, [p for p in group["params"] if id(p) in trained], self.optimizer)
+            for group in self.optimizer.param_groups
+        ]
 
     def _body(self) -> None:
         x, y = self.batches.next()
@@ -161,14 +171,13 @@ class Step:
     def _descend(self) -> None:
         """What ``optimizer.step()`` does, by lists that were made before.
 
-        torch's own makes them in every step, which takes the host 5 us for each tensor that learns.
+        torch's own makes them in every step, anew for each tensor that learns (docs/speed.md).
         """
-        gradients = [[p.grad for p in group.params] for group in self.groups]
-        if any(g is None for grads in gradients for g in grads):  # heads that have had their time
+        if any(p.grad is None for p in self.trained):  # of heads that have had their time
             self.optimizer.step()
             return
-        for group, grads in zip(self.groups, gradients, strict=True):
-            group.descend(grads)
+        for group in self.groups:
+            group.descend()
 
     def _loss(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """The mean loss of a batch, and the sums of its losses and of its mistakes."""
@@ -220,17 +229,19 @@ class Step:
 class _Group:
     """The trained parameters of one of the optimizer's groups, and their momenta."""
 
-    def __init__(self, options: dict[str, Any], optimizer: torch.optim.SGD) -> None:
-        self.options = options  # its learning rate changes
-        self.params = [p for p in options["params"] if p.requires_grad]
-        momenta = [optimizer.state[p].get("momentum_buffer") for p in self.params]
-        self.momenta = momenta if options["momentum"] else []
+    def __init__(
+        self, options: dict[str, Any], params: list[Tensor], optimizer: torch.optim.SGD
+    ) -> None:
+        self.options, self.params = options, params  # the learning rate among them changes
+        learns = params if options["momentum"] else []
+        self.momenta = [optimizer.state[p]["momentum_buffer"] for p in learns]
 
-    def descend(self, gradients: list[Tensor]) -> None:
+    def descend(self) -> None:
         """A step of `torch.optim.SGD` with ``fused=True`` that is not the first one."""
         if self.params:
             names = ("lr", "weight_decay", "momentum", "dampening", "nesterov", "maximize")
             options = {name: self.options[name] for name in names}
+            gradients = [p.grad for p in self.params if p.grad is not None]
             torch._fused_sgd_(  # type: ignore[attr-defined]
                 self.params, gradients, self.momenta, **options, is_first_step=False
             )

@@ -1,7 +1,7 @@
 """SReLU against ReLU and against PReLU: the question that the reproduction asks first.
 
-PReLU against ReLU: how much of SReLU's gain is had with one parameter a channel. And SReLU against
-its other rivals, and on other data.
+PReLU against ReLU: how much of SReLU's gain is had with one parameter a channel; against LReLU:
+whether that has to be trained. And SReLU against its other rivals, and on other data.
 """
 
 from __future__ import annotations
@@ -23,6 +23,16 @@ NAMES = {
     "apl": "APL",
     "srelu-manual": "SReLU by hand",
     "srelu": "SReLU",
+}
+
+
+# The paper's errors of NIN with an activation under a condition.
+PAPER = {
+    (row.name.removeprefix("nin+"), condition): error
+    for table in (TABLE2, TABLE4)
+    for row in table.rows
+    if row.name.startswith("nin+")
+    for condition, error in row.errors.items()
 }
 
 
@@ -59,8 +69,9 @@ FIRST = Meeting("srelu", _MAIN, _FIRST)
 FURTHER = Meeting("srelu", _LATER, ("lrelu", "units"), words="further rivals")
 MEETINGS = (
     FIRST,
-    Meeting("prelu", ("relu", "lrelu"), (*_FIRST, "lrelu")),
+    Meeting("prelu", ("relu",), _FIRST),
     FURTHER,
+    Meeting("prelu", ("lrelu",), (*_FIRST, "lrelu"), words="LReLU"),
     Meeting(
         "srelu", _MAIN, ("flips",), (FLIPS10, FLIPS100), words="its rivals with mirrored images"
     ),
@@ -93,9 +104,6 @@ class Difference:
 
 def differences(standing: Standing, meeting: Meeting = FIRST) -> list[Difference]:
     """What the records have of a meeting, a data set after the other."""
-    errors = {
-        (row.name, c): e for t in (TABLE2, TABLE4) for row in t.rows for c, e in row.errors.items()
-    }
     contests = [contest for name in meeting.blocks for contest in BLOCKS[name].contests]
     found = []
     for condition in meeting.conditions:
@@ -109,7 +117,7 @@ def differences(standing: Standing, meeting: Meeting = FIRST) -> list[Difference
         for name in (name for name in meeting.rivals if name in rivals):
             versus = replace(comparison, baseline=rivals[name]).versus.get(hero.name)
             if versus is not None:
-                paper = errors[f"nin+{meeting.hero}", condition] - errors[f"nin+{name}", condition]
+                paper = PAPER[meeting.hero, condition] - PAPER[name, condition]
                 found.append(Difference(name, condition, paper, versus, comparison.pooled))
     corrected = holm([d.versus.paired.p for d in found])
     return [replace(d, p=p) for d, p in zip(found, corrected, strict=True)]
@@ -129,9 +137,9 @@ def grids(standing: Standing) -> list[Grid]:
 
 def quoted(standing: Standing) -> list[Grid]:
     """SReLU's tests alone, of the first meeting that has any."""
-    for meeting in MEETINGS:
+    for meeting in (meeting for meeting in MEETINGS if meeting.hero == "srelu"):
         found = differences(standing, meeting)
-        if found and meeting.hero == "srelu":
+        if found:
             return [_tests(found, meeting)]
     return []
 
@@ -172,11 +180,11 @@ def _other_intervals(found: list[Difference], meeting: Meeting) -> Grid:
     ]
     note = (
         "Two other 95 % intervals. Pooled: of the difference of the means over all seeds of "
-        "either, unpaired, from the spread within all rivals on the data set, as if it were the "
-        "same for all. Images: bootstrap over the test images, for the networks of the n seeds "
-        "that both have."
+        "either in these contests, unpaired, from the spread within all their rivals on the data "
+        "set, as if it were the same for all. Images: bootstrap over the test images, for the "
+        "networks of the n seeds that both have."
     )
-    headers = ["SReLU minus", "n", "pooled", "degrees of freedom", "images"]
+    headers = [f"{NAMES[meeting.hero]} minus", "n", "pooled", "degrees of freedom", "images"]
     return Grid(f"{meeting.title}: other intervals", headers, rows, note)
 
 

@@ -32,7 +32,10 @@ INPUTS_NOTE = (
     f"At the last epoch, on {IMAGES} training images; means over seeds. t_r of SReLU: means over "
     "the channels of a layer."
 )
-WEIGHTS_NOTE = "At the last epoch; means over the seeds whose records have it."
+WEIGHTS_NOTE = (
+    "At the last epoch; means over the seeds whose records have it. Who is missing has none: the "
+    "first records were made without."
+)
 
 
 def grids(standing: Standing) -> list[Grid]:

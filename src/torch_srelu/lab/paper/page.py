@@ -57,9 +57,10 @@ PROTOCOL = f"""\
 - Test data are opened once a run, at its end, and nothing was chosen on them here. But a scouting
   before this protocol was fixed looked at CIFAR-10 test errors about 25 times, twice to compare
   learning rates of SReLU's own parameters, and at CIFAR-100's 3 times, with another learning rate.
-- A seed at which one rival is dead (after {DEAD_AFTER} epochs its training loss is still that of
-  guessing) is replaced by the next seed for all rivals of that comparison, and counted. A run that
-  diverges later is counted and never replaced.
+- A seed at which one rival is dead (in its first {DEAD_AFTER} epochs its training loss was never
+  below that of guessing) is replaced by the next seed for all rivals of that comparison, and
+  counted. A run that diverges later is counted and never replaced. Until November 16 the loss of
+  the second epoch alone decided: one ReLU start was replaced by that which would now go on.
 
 ## Other systems
 

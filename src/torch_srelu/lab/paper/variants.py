@@ -122,8 +122,8 @@ def further(activation: str, condition: str, seed: int) -> Run:
 def longer(condition: str, seed: int) -> Run:
     """ReLU for longer than SReLU's training takes: a tenth more epochs.
 
-    An epoch with SReLU takes 1.01 to 1.07 of one with ReLU where the device is theirs alone
-    (docs/speed.md); runs that share it, as those of the reproduction do, cannot tell.
+    An epoch with SReLU takes 1.01 of one with ReLU where the device is theirs alone, compiled and
+    captured (docs/speed.md); runs that share it, as those of the reproduction do, cannot tell.
 
     Command: ``srelu paper run compute``.
     Cost: 42,900 steps a run. Paper: not in it.
