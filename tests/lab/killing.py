@@ -12,9 +12,8 @@ import random
 import signal
 import sys
 
-import sklearn.datasets  # noqa: F401 - what training imports late
 import torch
-import torch._dynamo
+import torch._dynamo  # what training imports late
 
 from torch_srelu.lab.recipes import recipe
 from torch_srelu.lab.train import train

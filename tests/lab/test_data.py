@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from official import cifar_rows, describe, idx_file, mnist_arrays
+from sklearn.datasets import load_digits
 
 from torch_srelu.lab.data import cifar, idx, load, places
 from torch_srelu.lab.data.errors import DataError
@@ -62,6 +63,18 @@ def pack(path, members: dict[str, bytes]) -> None:
             info = tarfile.TarInfo(name)
             info.size = len(raw)
             archive.addfile(info, io.BytesIO(raw))
+
+
+@pytest.mark.parametrize("found", [True, False])
+def test_digits_are_those_of_scikit_learn(monkeypatch, found: bool) -> None:
+    if not found:  # as in a version that keeps them elsewhere
+        monkeypatch.setattr(load, "find_spec", lambda name: None)
+    images, classes = load_digits(return_X_y=True)
+    order = torch.cat(load.split(torch.from_numpy(classes).to(torch.uint8), load.DIGITS_TEST_SHARE))
+    parts = [load.load("digits", part) for part in ("train", "test")]
+    ours = torch.cat([part.images for part in parts]).flatten(1)
+    assert torch.equal(ours, torch.from_numpy(images).to(torch.uint8)[order])
+    assert torch.cat([part.labels for part in parts]).tolist() == classes[order].tolist()
 
 
 def test_digits_are_there_without_any_file(monkeypatch):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -116,11 +118,24 @@ def _checked(data: DataSet, loaded: Images) -> Images:
 
 def _digits(part: str) -> Images:
     """1,797 digits of 8 x 8 pixels that scikit-learn carries; a fixed third is the test part."""
-    from sklearn.datasets import load_digits  # seconds to import: only where it is needed
-
-    raw = load_digits()
-    images = torch.from_numpy(raw.images).to(torch.uint8)[:, None]  # type: ignore[attr-defined]
-    labels = torch.from_numpy(raw.target).to(torch.uint8)  # type: ignore[attr-defined]
+    table = torch.from_numpy(_digits_table()).to(torch.uint8)
+    images, labels = table[:, :-1].reshape(-1, 1, 8, 8), table[:, -1]
     train, test = split(labels, DIGITS_TEST_SHARE)
     chosen = train if part == "train" else test
     return Images(images[chosen], labels[chosen])
+
+
+def _digits_table() -> np.ndarray:
+    """A row for each of scikit-learn's digits: 64 pixels and the class.
+
+    To import scikit-learn for it would take two seconds of every process that trains on digits.
+    """
+    found = find_spec("sklearn")
+    if found is not None and found.origin is not None:
+        path = Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz"
+        if path.is_file():
+            return np.loadtxt(path, delimiter=",")
+    from sklearn.datasets import load_digits  # another version, which has it elsewhere
+
+    pixels, classes = load_digits(return_X_y=True)
+    return np.column_stack([pixels, classes])
