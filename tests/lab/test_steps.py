@@ -46,34 +46,6 @@ def test_a_step_is_sgd_as_published():
             torch.testing.assert_close(p.detach().double(), values[i], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("changes", [{}, {"momentum": 0.0}, {"fixed": ("t_r", "a_r")}])
-def test_a_step_is_torchs_own(monkeypatch, changes):
-    """To the bit, over the thaw, where momenta begin anew; and where a gradient is missing."""
-
-    def trained(own: bool) -> list[torch.Tensor]:
-        made = Session(tiny("srelu", ema=0.9, **changes), None, CPU, Team(), capture=False)
-        step = made.take_step
-        if own:
-            monkeypatch.setattr(step, "_descend", step.optimizer.step)
-        step.begin_epoch(0)
-        bias = next(b for _, b in made.net.blocks()).conv.bias
-        for i in range(5):
-            if i == 2:
-                made._adapt()
-            if i == 3:
-                missing = bias.register_post_accumulate_grad_hook(
-                    lambda p: setattr(p, "grad", None)
-                )
-            step(i, rate=0.05)
-        missing.remove()
-        step(5, rate=0.05)
-        assert step.averaged
-        return [t.detach() for t in (*made.net.parameters(), *step.averaged)]
-
-    for plain, ours in zip(trained(own=True), trained(own=False), strict=True):
-        torch.testing.assert_close(ours, plain, rtol=0, atol=0)
-
-
 def _losses(compiled: bool, device: torch.device) -> list[list[float]]:
     """Loss, mistakes and gradient norm of four steps, two of them after the thaw."""
     made = Session(tiny("srelu"), None, device, Team(), capture=False, compiled=compiled)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -64,7 +63,6 @@ class Step:
         totals: Sums over the steps since `begin_epoch`: loss, wrong images, gradient norm.
         weights: All parameters of the network, without autograd.
         averaged: Their exponential average; empty if the run has none.
-        groups: The parameters that are trained, as the optimizer groups them.
         preparing: Seconds that captures took so far.
     """
 
@@ -94,7 +92,7 @@ class Step:
         self.graph: torch.cuda.CUDAGraph | None = None
         self.rate = math.nan
         self.preparing = 0.0
-        self.prepare_update()
+        self.fill_momentum()
 
     def begin_epoch(self, epoch: int, step: int = 0) -> None:
         """Goes to batch ``step`` of ``epoch``; at an epoch's beginning the totals start anew."""
@@ -132,22 +130,13 @@ class Step:
     def forget_graph(self) -> None:
         """To be called when the network has changed its ways (the thaw): capture anew."""
         self.graph = None
-        self.prepare_update()
+        self.fill_momentum()
 
-    def prepare_update(self) -> None:
-        """Gives every parameter a momentum, zero if it has none: then no step is a first step.
-
-        And collects them for `_descend`: whoever gives the optimizer other groups, or its state
-        other tensors, has to call this again.
-        """
+    def fill_momentum(self) -> None:
+        """Gives every parameter a momentum, zero if it has none: then no step is a first step."""
         if self.run.momentum:
             for p in self.trained:
                 self.optimizer.state[p].setdefault("momentum_buffer", torch.zeros_like(p))
-        trained = {id(p) for p in self.trained}
-        self.groups = [
-            _Group(group, [p for p in group["params"] if id(p) in trained], self.optimizer)
-            for group in self.optimizer.param_groups
-        ]
 
     def _body(self) -> None:
         x, y = self.batches.next()
@@ -162,22 +151,10 @@ class Step:
             # A norm for each of them first, as in get_total_norm, takes the host far longer.
             norm = torch.linalg.vector_norm(flat)
             self.totals += torch.cat([sums, norm.double()[None]])
-        self._descend()
+        self.optimizer.step()
         self.net.constrain()
         if self.averaged:
             torch._foreach_lerp_(self.averaged, self.weights, 1 - self.run.ema)  # type: ignore[attr-defined]
-
-    @torch.no_grad()
-    def _descend(self) -> None:
-        """What ``optimizer.step()`` does, by lists that were made before.
-
-        torch's own makes them in every step, anew for each tensor that learns (docs/speed.md).
-        """
-        if any(p.grad is None for p in self.trained):  # of heads that have had their time
-            self.optimizer.step()
-            return
-        for group in self.groups:
-            group.descend()
 
     def _loss(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """The mean loss of a batch, and the sums of its losses and of its mistakes."""
@@ -224,27 +201,6 @@ class Step:
         momentum = [s["momentum_buffer"] for s in self.optimizer.state.values() if s]
         changing = [self.totals, *self.batches.state()]
         return [*self.net.parameters(), *momentum, *self.averaged, *changing]
-
-
-class _Group:
-    """The trained parameters of one of the optimizer's groups, and their momenta."""
-
-    def __init__(
-        self, options: dict[str, Any], params: list[Tensor], optimizer: torch.optim.SGD
-    ) -> None:
-        self.options, self.params = options, params  # the learning rate among them changes
-        learns = params if options["momentum"] else []
-        self.momenta = [optimizer.state[p]["momentum_buffer"] for p in learns]
-
-    def descend(self) -> None:
-        """A step of `torch.optim.SGD` with ``fused=True`` that is not the first one."""
-        if self.params:
-            names = ("lr", "weight_decay", "momentum", "dampening", "nesterov", "maximize")
-            options = {name: self.options[name] for name in names}
-            gradients = [p.grad for p in self.params if p.grad is not None]
-            torch._fused_sgd_(  # type: ignore[attr-defined]
-                self.params, gradients, self.momenta, **options, is_first_step=False
-            )
 
 
 def _draws_inside(net: nn.Module) -> bool:
