@@ -23,6 +23,9 @@ from torch_srelu.lab.history import Metrics
         ([2.0, 1.0, 0.5], 3, "finished"),
         ([2.0], 1, "finished"),
         ([2.31], 1, "finished"),  # one epoch says nothing yet
+        ([2.2] + [2.31] * (PATIENCE - 1), 100, None),
+        ([2.2] + [2.31] * PATIENCE, 100, "diverged"),  # it would guess to its end
+        ([2.2] + [2.31] * (PATIENCE - 1) + [2.3], 100, None),
     ],
 )
 def test_the_rule_for_dead_and_diverged(losses, epochs, status):

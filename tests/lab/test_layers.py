@@ -74,10 +74,12 @@ def test_a_convolution_by_matrices_is_a_convolution(sizes, outputs, kernel, layo
     )
 
 
+@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
-def test_lrn_is_that_of_caffe(layout):
+def test_lrn_is_that_of_caffe(layout, compiled):
     x = (10 * torch.randn(2, 7, 3, 4)).contiguous(memory_format=layout).requires_grad_()
-    y = LRN(5, alpha=0.02, beta=0.75)(x)
+    lrn = LRN(5, alpha=0.02, beta=0.75)
+    y = (torch.compile(lrn, fullgraph=True, backend="aot_eager") if compiled else lrn)(x)
     expected = F.local_response_norm(x, 5, alpha=0.02, beta=0.75, k=1.0)
     torch.testing.assert_close(y, expected)
     grad = torch.randn_like(y)

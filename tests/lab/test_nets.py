@@ -17,6 +17,7 @@ PUBLISHED = {
     "nin-cifar100": (984_356, 6_032),
     "nin-published-start-cifar100": (984_356, 6_032),
     "nin-mnist": (349_674, 2_856),
+    "nin-lifted-mnist": (349_674, 2_856),
 }
 
 
@@ -70,25 +71,27 @@ def test_equal_seeds_give_equal_weights_for_every_activation():
 
 
 @pytest.mark.parametrize(
-    ("name", "layer", "std"),
+    ("name", "layer", "std", "bias"),
     [
-        ("nin-cifar10", "conv1", 0.05),
-        ("nin-cifar10", "cccp2", 0.05),
-        ("nin-published-start-cifar100", "conv1", 0.001),
-        ("nin-published-start-cifar100", "cccp1", 0.01),
-        ("nin-published-start-cifar100", "cccp2", 0.01),
-        ("nin-published-start-cifar100", "conv2", 0.05),
-        ("nin-cifar100", "conv1", 0.05),
-        ("nin-cifar100", "cccp2", 0.05),
-        ("nin-mnist", "conv3", (2 / (48 * 25)) ** 0.5),
+        ("nin-cifar10", "conv1", 0.05, 0),
+        ("nin-cifar10", "cccp2", 0.05, 0),
+        ("nin-published-start-cifar100", "conv1", 0.001, 0),
+        ("nin-published-start-cifar100", "cccp1", 0.01, 0),
+        ("nin-published-start-cifar100", "cccp2", 0.01, 0),
+        ("nin-published-start-cifar100", "conv2", 0.05, 0),
+        ("nin-cifar100", "conv1", 0.05, 0),
+        ("nin-cifar100", "cccp2", 0.05, 0),
+        ("nin-mnist", "conv3", (2 / (48 * 25)) ** 0.5, 0),
+        ("nin-lifted-mnist", "conv3", (2 / (48 * 25)) ** 0.5, 0),
+        ("nin-lifted-mnist", "cccp6", 0.05, 1),
     ],
 )
-def test_weights_start_as_the_plan_says(name, layer, std):
+def test_layers_start_as_the_plan_says(name, layer, std, bias):
     block = dict(nets.build(name, "relu", seed=1).blocks())[layer]
     assert block.conv.weight.std().item() == pytest.approx(std, rel=0.05)
     assert block.conv.weight.mean().abs().item() < std / 20
     assert block.conv.bias is not None
-    assert torch.equal(block.conv.bias, torch.zeros_like(block.conv.bias))
+    assert torch.equal(block.conv.bias, torch.full_like(block.conv.bias, bias))
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ FINISHED, DEAD, DIVERGED, UNFINISHED = "finished", "dead", "diverged", "unfinish
 DEAD_AFTER = 2  # epochs, after which a start is judged
 # Likewise for the other systems on CIFAR and MNIST. Maxout, with its small published weights behind
 # much dropout, was still guessing after 900 small batches, though its outputs had begun to differ.
+# So many epochs of guessing also end a run that was better once: of all recorded runs, one came
+# back after six, and those that did not would have guessed to their end.
 PATIENCE = 20
 CHANCE_MARGIN = 1e-3  # nats below guessing; a dead network stays closer, a slow one does not
 
@@ -34,8 +36,8 @@ def judge(
     """The fate of a run with these epochs behind it; None if it goes on.
 
     "dead": in its first ``dead_after`` epochs the loss never was below guessing. "diverged": the
-    loss is not finite, or it was better than guessing once and at the end it is not. A run that
-    ends before its start can be judged is finished.
+    loss is not finite, or it was better than guessing once and is not at the end, or not for
+    `PATIENCE` epochs on end. A run that ends before its start can be judged is finished.
 
     Args:
         metrics: The epochs so far.
@@ -48,9 +50,12 @@ def judge(
     loss = metrics[-1].train_loss
     if not math.isfinite(loss):
         return DIVERGED
-    learnt = any(m.train_loss <= chance for m in metrics)
+    guessed = [m.train_loss > chance for m in metrics]
+    learnt = not all(guessed)
     if len(metrics) >= dead_after and not learnt:
         return DEAD
+    if learnt and len(metrics) > PATIENCE and all(guessed[-PATIENCE:]):
+        return DIVERGED
     if len(metrics) < epochs:
         return None
-    return DIVERGED if loss > chance and learnt else FINISHED
+    return DIVERGED if learnt and guessed[-1] else FINISHED

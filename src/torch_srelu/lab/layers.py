@@ -177,8 +177,7 @@ class LRN(nn.Module):
 
         y_c = x_c / (1 + alpha / size * sum_d x_d^2)^beta,  d over the ``size`` channels around c
 
-    The sum is a 1 x 1 convolution with a band matrix: fast in every layout, with a gradient that
-    does not vary from run to run. In float32, since it adds squares.
+    In float32, since it adds squares, and with a gradient that does not vary from run to run.
 
     Args:
         size: Channels in a sum, odd.
@@ -200,10 +199,21 @@ class LRN(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
             wide = x.to(torch.promote_types(x.dtype, torch.float32))
-            channel = torch.arange(x.shape[1], device=x.device)
-            near = (channel[:, None] - channel).abs() <= self.size // 2  # (C, C)
-            total = F.conv2d(wide.square(), near.to(wide.dtype)[:, :, None, None])
+            total = self._around(wide.square())
             return (wide * (1 + self.alpha / self.size * total).pow(-self.beta)).to(x.dtype)
+
+    def _around(self, squares: Tensor) -> Tensor:
+        """The sums over the channels around each one."""
+        channels, beyond = squares.shape[1], self.size // 2
+        if torch.compiler.is_compiling():  # shifted copies, added up in one pass
+            padded = F.pad(squares, (0, 0, 0, 0, beyond, beyond))
+            total = padded.narrow(1, 0, channels)
+            for i in range(1, self.size):
+                total = total + padded.narrow(1, i, channels)
+            return total
+        channel = torch.arange(channels, device=squares.device)
+        near = (channel[:, None] - channel).abs() <= beyond  # (C, C), a band
+        return F.conv2d(squares, near.to(squares.dtype)[:, :, None, None])
 
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}"

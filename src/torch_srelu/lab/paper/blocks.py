@@ -66,10 +66,6 @@ def _ablation(name: str) -> Contest:
     return Contest(f"ablation-{name}", "cifar10", "short", (base, changed), 3, like=like)
 
 
-def _start() -> Entry:
-    return _own("relu:published-start", variants.published_start)
-
-
 def _slopes(condition: str) -> Contest:
     def candidate(slope: float) -> Entry:
         make = variants.slope_candidate
@@ -96,9 +92,15 @@ def _reuse() -> Contest:
     return Contest("reuse-cifar10", "cifar10", "short", rivals, 3, like=before, needs=before)
 
 
+def _alone(name: str, condition: str, row: str, make: Callable[[int], Run]) -> Contest:
+    """A rival that is in no table of the paper, over three seeds."""
+    return Contest(name, condition, "short", (_own(row, make),), 3)
+
+
 def _compute() -> Contest:
-    longer = _own("relu:longer", lambda seed: variants.longer("cifar10", seed))
-    return Contest("compute-cifar10", "cifar10", "short", (longer,), 3)
+    return _alone(
+        "compute-cifar10", "cifar10", "relu:longer", lambda seed: variants.longer("cifar10", seed)
+    )
 
 
 _RIVALS = ("relu", "prelu", "srelu")
@@ -116,8 +118,11 @@ BLOCKS: dict[str, Block] = {
         tuple(_contest("seeds", c, _RIVALS[1:], 5, after=_HEADLINE[c]) for c in CIFAR),
     ),
     "start": Block(
-        "ReLU from the start published for CIFAR-100: is it dead?",
-        (Contest("start-cifar100", "cifar100", "short", (_start(),), 3),),
+        "ReLU from CIFAR-100's published start, and on MNIST from biases of 0: is it dead?",
+        (
+            _alone("start-cifar100", "cifar100", "relu:published-start", variants.published_start),
+            _alone("start-mnist", "mnist", "relu:zero-biases", variants.zero_biases),
+        ),
     ),
     "published-cifar10": Block(
         "the same three at the published length, CIFAR-10, 2 seeds",

@@ -43,7 +43,10 @@ PROTOCOL = f"""\
   CIFAR-100's own initial weights (0.001 and 0.01 in the first three layers) were dead with ReLU at
   all five seeds tried (block `start` below), so all rivals begin with those of CIFAR-10, 0.05
   everywhere: taken because ReLU learns from them, by the training loss of the first epochs alone.
-  Of MNIST's only the layers are published: its start, learning rate and length are ours.
+  Of MNIST's only the layers are published: its start, learning rate and length are ours. ReLU lost
+  classes for good from our first start, at two of three seeds (block `start`), so the last layer
+  starts with smaller weights and biases of 1 for all rivals: changed by the training loss of those
+  runs and by training steps in which no class was lost, before any rival was trained from it.
   Rivals differ in the activation alone; runs of one seed share initial weights and batches.
 - SReLU: a_l = 0.2, t_r from the 90th percentile, frozen for 5 % of the training, the learning rate
   of the weights, no decay. PReLU starts at 0.25. APL has its authors' own penalty.
@@ -59,7 +62,8 @@ PROTOCOL = f"""\
   learning rates of SReLU's own parameters, and at CIFAR-100's 3 times, with another learning rate.
 - A seed at which one rival is dead (in its first {DEAD_AFTER} epochs its training loss was never
   below that of guessing) is replaced by the next seed for all rivals of that comparison, and
-  counted. A run that diverges later is counted and never replaced. Until November 16 the loss of
+  counted. A run that diverges later is counted and never replaced, nor trained on once it has
+  guessed for {PATIENCE} epochs. Until November 16 the loss of
   the second epoch alone decided: one ReLU start was replaced by that which would now go on.
 
 ## Other systems
