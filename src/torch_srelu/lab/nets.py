@@ -122,8 +122,8 @@ PLANS: dict[str, Plan] = {
     "nin-max-cifar10": _cifar(10, **_CIFAR10, pool2="max"),
     "nin-max-cifar100": _cifar(100, **_CIFAR100, pool2="max"),
     # A class whose map falls below zero for every image never comes back: with a last layer that
-    # starts like the others, ReLU lost two and three of ten at two of three seeds. Starting with all
-    # maps alike, and above zero, it lost none in the steps tried (block `start`).
+    # starts like the others, ReLU lost two and three of ten at two of three seeds. Starting with
+    # all maps alike, and above zero, it lost none in the steps tried (block `start`).
     "nin-mnist": _mnist(last_std=None, last_bias=0.0),
     "nin-lifted-mnist": _mnist(last_std=0.05, last_bias=1.0),
     # Ours, for the embedded digits: seconds on one core; more threads would wait for each other.
