@@ -210,32 +210,43 @@ def test_cuda_graph_capture() -> None:
     assert all(torch.equal(a, b) for a, b in zip(captured, expected, strict=True))
 
 
+def losses(backend: str | None = None, mode: str | None = None) -> list[float]:
+    """What a small network's training goes through, in a mode of the compiler if one is named."""
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv2d(1, 8, 3), SReLU(8, a_r=0.7, t_l=-0.2), nn.MaxPool2d(2),
+        nn.Conv2d(8, 16, 3), SReLU(16, a_r=0.7, t_l=-0.2), nn.Flatten(),
+        nn.Linear(16 * 5 * 5, 10),
+    ).to(DEVICE)  # fmt: skip
+    if mode is not None:
+        net.compile(mode=mode, fullgraph=True)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+    data = torch.randn(64, 1, 16, 16, device=DEVICE)
+    labels = torch.randint(10, (64,), device=DEVICE)
+    curve = []
+    with torch_srelu.use_backend(backend) if backend else contextlib.nullcontext():
+        for _ in range(40):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(net(data), labels)
+            loss.backward()
+            optimizer.step()
+            curve.append(loss.item())
+    return curve
+
+
 def test_a_network_trains_in_lock_step_with_the_reference() -> None:
     """Two networks, the same but for the execution, follow the same loss curve."""
-
-    def losses(backend: str | None) -> list[float]:
-        torch.manual_seed(0)
-        net = nn.Sequential(
-            nn.Conv2d(1, 8, 3), SReLU(8, a_r=0.7, t_l=-0.2), nn.MaxPool2d(2),
-            nn.Conv2d(8, 16, 3), SReLU(16, a_r=0.7, t_l=-0.2), nn.Flatten(),
-            nn.Linear(16 * 5 * 5, 10),
-        ).to(DEVICE)  # fmt: skip
-        optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
-        data = torch.randn(64, 1, 16, 16, device=DEVICE)
-        labels = torch.randint(10, (64,), device=DEVICE)
-        curve = []
-        with torch_srelu.use_backend(backend) if backend else contextlib.nullcontext():
-            for _ in range(40):
-                optimizer.zero_grad()
-                loss = F.cross_entropy(net(data), labels)
-                loss.backward()
-                optimizer.step()
-                curve.append(loss.item())
-        return curve
-
-    fused, plain = losses(None), losses("reference")
+    fused, plain = losses(), losses("reference")
     assert fused[-1] < 0.5 * fused[0]
     torch.testing.assert_close(torch.tensor(fused), torch.tensor(plain), rtol=2e-3, atol=1e-4)
+
+
+@pytest.mark.skipif(DEVICE != "cuda", reason="CUDA graphs need a GPU")
+def test_graphs_that_the_compiler_captures(tolerance) -> None:
+    """What users of torch.compile take for small networks."""
+    compiled, eager = losses(mode="reduce-overhead"), losses()
+    assert compiled[-1] < 0.5 * compiled[0]
+    torch.testing.assert_close(torch.tensor(compiled), torch.tensor(eager), **tolerance)
 
 
 def test_the_operators_refuse_what_does_not_fit() -> None:
