@@ -24,6 +24,7 @@ from torch_srelu.lab.history import Metrics
         ([2.0], 1, "finished"),
         ([2.31], 1, "finished"),  # one epoch says nothing yet
         ([2.2] + [2.31] * (PATIENCE - 1), 100, None),
+        ([2.2] * 2 + [2.31] * (PATIENCE - 1), 100, None),
         ([2.2] + [2.31] * PATIENCE, 100, "diverged"),  # it would guess to its end
         ([2.2] + [2.31] * (PATIENCE - 1) + [2.3], 100, None),
     ],

@@ -14,8 +14,8 @@ FINISHED, DEAD, DIVERGED, UNFINISHED = "finished", "dead", "diverged", "unfinish
 DEAD_AFTER = 2  # epochs, after which a start is judged
 # Likewise for the other systems on CIFAR and MNIST. Maxout, with its small published weights behind
 # much dropout, was still guessing after 900 small batches, though its outputs had begun to differ.
-# So many epochs of guessing also end a run that was better once: of all recorded runs, one came
-# back after six, and those that did not would have guessed to their end.
+# So many epochs of guessing also end a run that was better once: of the recorded runs that fell
+# back, one recovered after six, and one guessed for the 99 epochs that it had left.
 PATIENCE = 20
 CHANCE_MARGIN = 1e-3  # nats below guessing; a dead network stays closer, a slow one does not
 
@@ -54,7 +54,7 @@ def judge(
     learnt = not all(guessed)
     if len(metrics) >= dead_after and not learnt:
         return DEAD
-    if learnt and len(metrics) > PATIENCE and all(guessed[-PATIENCE:]):
+    if learnt and all(guessed[-PATIENCE:]):
         return DIVERGED
     if len(metrics) < epochs:
         return None

@@ -121,9 +121,9 @@ PLANS: dict[str, Plan] = {
     # As NIN's authors had it, before Caffe: the maximum in the second pool too.
     "nin-max-cifar10": _cifar(10, **_CIFAR10, pool2="max"),
     "nin-max-cifar100": _cifar(100, **_CIFAR100, pool2="max"),
-    # A class whose map falls below zero for every image never comes back: with a last layer that
-    # starts like the others, ReLU lost two and three of ten at two of three seeds. Starting with
-    # all maps alike, and above zero, it lost none in the steps tried (block `start`).
+    # A class whose map falls below zero for every image gets no gradient, and rarely comes back:
+    # with a last layer that starts like the others, ReLU ended without two and three of ten at two
+    # of three seeds (block `start`). So all maps start alike, and above zero.
     "nin-mnist": _mnist(last_std=None, last_bias=0.0),
     "nin-lifted-mnist": _mnist(last_std=0.05, last_bias=1.0),
     # Ours, for the embedded digits: seconds on one core; more threads would wait for each other.

@@ -101,7 +101,9 @@ def _remarks(row: Row, condition: str, cell: Cell | None, standing: Standing) ->
         if cell and row.name not in LINEAR:
             yield from _beside_linear(cell, condition, standing)
     if cell and row.name == "nin+lrelu":
-        yield f"ours has the slope {cell.run.options['slope']:g}, chosen on validation data"
+        plainly = " without flips" if cell.run.augmentation == "flips" else ""
+        slope = cell.run.options["slope"]
+        yield f"ours has the slope {slope:g}, chosen on validation data{plainly}"
     if cell:
         yield from _photographs(cell)
 

@@ -43,10 +43,11 @@ PROTOCOL = f"""\
   CIFAR-100's own initial weights (0.001 and 0.01 in the first three layers) were dead with ReLU at
   all five seeds tried (block `start` below), so all rivals begin with those of CIFAR-10, 0.05
   everywhere: taken because ReLU learns from them, by the training loss of the first epochs alone.
-  Of MNIST's only the layers are published: its start, learning rate and length are ours. ReLU lost
-  classes for good from our first start, at two of three seeds (block `start`), so the last layer
-  starts with smaller weights and biases of 1 for all rivals: changed by the training loss of those
-  runs and by training steps in which no class was lost, before any rival was trained from it.
+  Of MNIST's only the layers are published: its start, learning rate and length are ours. From our
+  first one ReLU ended without two and three classes at two of three seeds (block `start`), so the
+  last layer starts with smaller weights and biases of 1 for all rivals: changed by the training
+  loss of those runs, and by training steps that left all classes, before any rival was trained
+  from it.
   Rivals differ in the activation alone; runs of one seed share initial weights and batches.
 - SReLU: a_l = 0.2, t_r from the 90th percentile, frozen for 5 % of the training, the learning rate
   of the weights, no decay. PReLU starts at 0.25. APL has its authors' own penalty.
@@ -165,7 +166,7 @@ def _runs(standing: Standing) -> Grid:
         chosen = with_needs(block.contests)
         found = {r.run.key(): r for c in chosen for r in standing.counted(c)}
         fates = Counter(r.result["status"] for r in found.values() if r.result)
-        missing = len(standing.missing(block.contests))
+        missing = len(standing.missing(block.contests)) + standing.waiting(block.contests)
         hours = standing.device_seconds(block.contests) / 3600
         done = f"{sum(fates.values())}" + (
             f" of {sum(fates.values()) + missing}" if missing else ""

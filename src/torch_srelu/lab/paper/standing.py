@@ -116,6 +116,10 @@ class Standing:
         """The runs that are still without a result."""
         return [run for run in wanted(chosen, self.results) if run.key() not in self.results]
 
+    def waiting(self, chosen: Sequence[Contest]) -> int:
+        """The number of runs that cannot be decided or begun before others have a result."""
+        return sum(map(self._waiting, chosen))
+
     def places(self) -> list[str]:
         """Where the records come from: hardware and the versions that decide numbers."""
         return sorted({place(e) for record in self._ended.values() for e in record.environments})
@@ -147,7 +151,7 @@ class Standing:
         dead = {len(contest.seeds(self.results).dead) for contest in with_needs(chosen)}
         if not runs and GIVE_UP in dead:
             return f"given up after {GIVE_UP} seeds at which a rival was dead at the start"
-        waiting = sum(map(self._waiting, chosen))
+        waiting = self.waiting(chosen)
         if not runs and waiting:
             return f"{counted(waiting, 'run')} given up: none that could decide them has finished"
         epochs = " or ".join(str(n) for n in sorted({run.epochs for run in runs}))
