@@ -95,7 +95,9 @@ def test_what_a_block_needs_is_among_its_runs(tmp_path: Path) -> None:
     everything = 3600 * sum(standing.device_hours().values())
     assert standing.device_seconds([lrelu]) == pytest.approx(everything)
     (line,) = (row for row in page._runs(standing).rows if row[0] == "lrelu")
-    assert line[2] == "10 of 18"  # four candidates, SReLU and LReLU; those for both CIFARs
+    # Four candidates, three runs of SReLU and of LReLU each; as many on both CIFARs, where LReLU and
+    # its rival wait for the candidates.
+    assert line[2] == "10 of 30"
 
 
 def test_a_contest_whose_seeds_all_die_is_given_up(tmp_path: Path) -> None:
