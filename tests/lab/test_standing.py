@@ -95,8 +95,8 @@ def test_what_a_block_needs_is_among_its_runs(tmp_path: Path) -> None:
     everything = 3600 * sum(standing.device_hours().values())
     assert standing.device_seconds([lrelu]) == pytest.approx(everything)
     (line,) = (row for row in page._runs(standing).rows if row[0] == "lrelu")
-    # Four candidates, three runs of SReLU and of LReLU each; as many on both CIFARs, where LReLU and
-    # its rival wait for the candidates.
+    # Four candidates, three runs of SReLU and of LReLU each; as many on both CIFARs, where all but
+    # the candidates wait for these.
     assert line[2] == "10 of 30"
 
 
