@@ -14,6 +14,7 @@ from torch_srelu.lab.layers import (
     Layer,
     conv_by_matrices,
     convolution,
+    convolve,
     dense,
     he,
     normal,
@@ -52,26 +53,62 @@ def test_a_dense_layer_acts_like_a_convolution_of_the_whole_image():
 @given(
     sizes=st.tuples(st.integers(1, 3), st.integers(1, 20), st.integers(1, 7), st.integers(1, 7)),
     outputs=st.integers(1, 20),
-    kernel=st.sampled_from([1, 3, 5]),
+    kernel=st.integers(1, 5),
+    stride=st.integers(1, 3),
+    padding=st.integers(2, 3),
     layout=st.sampled_from([torch.contiguous_format, torch.channels_last]),
     seed=st.integers(0, 99),
 )
 @settings(deadline=None)
-def test_a_convolution_by_matrices_is_a_convolution(sizes, outputs, kernel, layout, seed):
+def test_a_convolution_by_matrices_is_a_convolution(
+    sizes, outputs, kernel, stride, padding, layout, seed
+):
     """Outputs and gradients, in float64; and in the layout that convolutions on a GPU want."""
     draws = torch.Generator().manual_seed(seed)
     x = torch.randn(sizes, generator=draws).double().contiguous(memory_format=layout)
     shape = (outputs, sizes[1], kernel, kernel)
     weight = torch.randn(shape, generator=draws).double().contiguous(memory_format=layout)
     x.requires_grad_(), weight.requires_grad_()
-    expected = F.conv2d(x, weight, padding=kernel // 2)
-    y = conv_by_matrices(x, weight)
+    expected = F.conv2d(x, weight, stride=stride, padding=padding)
+    y = conv_by_matrices(x, weight, stride, padding)
     assert y.is_contiguous(memory_format=torch.channels_last)
     torch.testing.assert_close(y, expected)
     grad = torch.randn(expected.shape, generator=draws).double()
     torch.testing.assert_close(
         torch.autograd.grad(y, (x, weight), grad), torch.autograd.grad(expected, (x, weight), grad)
     )
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "kernel", "stride", "padding", "needs_grad", "by_matrices"),
+    [
+        (3, 16, 7, 2, 3, False, True),  # GoogLeNet's first
+        (3, 16, 8, 1, 4, False, True),  # maxout's
+        (3, 16, 3, 1, 1, True, False),  # no gradient of windows
+        (16, 10, 1, 1, 0, True, True),
+        (16, 10, 1, 2, 0, True, False),
+        (16, 16, 3, 1, 1, False, False),
+    ],
+)
+@pytest.mark.parametrize("biased", [False, True])
+def test_compiled_convolutions(
+    inputs, outputs, kernel, stride, padding, needs_grad, by_matrices, biased
+):
+    """Of matrices where that is quicker and right; the same as ever in any case."""
+    made = convolution(
+        inputs, outputs, kernel, he, generator(0, "weights"), stride=stride, padding=padding, bias=2
+    )
+    x = torch.randn(2, inputs, 9, 9, requires_grad=needs_grad)
+    graphs = []
+
+    def keep(graph, example):
+        graphs.append(graph.print_readable(print_output=False))
+        return graph
+
+    y = torch.compile(lambda x: convolve(made, x, biased), backend=keep, fullgraph=True)(x)
+    torch.testing.assert_close(y, made(x) - (0 if biased else 2))
+    assert ("linear" in graphs[0]) == by_matrices
+    torch.testing.assert_close(convolve(made, x, biased), y)
 
 
 @pytest.mark.parametrize("compiled", [False, True])

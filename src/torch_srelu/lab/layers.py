@@ -66,7 +66,7 @@ class Layer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if isinstance(self.linear, nn.Linear):
             return self.act(self.linear(x.flatten(1))[:, :, None, None])
-        return self.act(self.linear(x))
+        return self.act(convolve(self.linear, x))
 
     def rates(self, weight_decay: float) -> Iterator[Rate]:
         """How its parameters learn."""
@@ -136,8 +136,34 @@ def _started(made: _Map, start: Start, draws: torch.Generator, bias: float) -> _
 ALIGNED = 8  # bfloat16 numbers in the 16 bytes that tensor cores want to read at once
 
 
-def conv_by_matrices(x: Tensor, weight: Tensor) -> Tensor:
-    """A convolution that keeps the size, as one product of matrices filled up with zeros.
+def convolve(conv: nn.Conv2d, x: Tensor, biased: bool = True) -> Tensor:
+    """``conv(x)``, less its bias if that is not wanted; in compiled code the quickest way.
+
+    Args:
+        conv: A convolution with a bias, its kernel, stride and padding the same in both directions.
+        x: Its input (N, C, H, W).
+        biased: Whether to add the bias.
+    """
+    if torch.compiler.is_compiling() and _suits_matrices(conv, x):
+        y = conv_by_matrices(x, conv.weight, conv.stride[0], int(conv.padding[0]))
+    elif biased:
+        return conv(x)
+    else:
+        return F.conv2d(x, conv.weight, None, conv.stride, conv.padding)
+    assert conv.bias is not None
+    return y + conv.bias.to(y.dtype)[:, None, None] if biased else y
+
+
+def _suits_matrices(conv: nn.Conv2d, x: Tensor) -> bool:
+    """Whether tensor cores cannot take its channels, and a compiler can make it of matrices."""
+    pointwise = conv.kernel_size == conv.stride == (1, 1)
+    odd = conv.in_channels < ALIGNED or (pointwise and conv.out_channels % ALIGNED > 0)
+    # An image needs no gradient; of its windows, compiled code would make a wrong one.
+    return odd and (pointwise or not x.requires_grad)
+
+
+def conv_by_matrices(x: Tensor, weight: Tensor, stride: int = 1, padding: int = 0) -> Tensor:
+    """A convolution as one product of matrices filled up with zeros.
 
     On a GPU, for numbers of channels that tensor cores cannot take as they are: the library's own
     convolution of 3 channels takes four to six times as long (docs/speed.md). To be compiled, which
@@ -146,24 +172,26 @@ def conv_by_matrices(x: Tensor, weight: Tensor) -> Tensor:
 
     Args:
         x: Input (N, C, H, W). Compiled, it must not need a gradient, unless K is 1.
-        weight: (O, C, K, K), K odd.
+        weight: (O, C, K, K).
+        stride: Step from one window to the next.
+        padding: Zeros on each side.
 
     Returns:
-        (N, O, H, W), channels last.
+        (N, O, h, w), channels last.
 
     Example:
         >>> x, weight = torch.randn(2, 3, 4, 4).double(), torch.randn(5, 3, 3, 3).double()
-        >>> torch.allclose(conv_by_matrices(x, weight), F.conv2d(x, weight, padding=1))
+        >>> torch.allclose(conv_by_matrices(x, weight), F.conv2d(x, weight))
         True
     """
-    images, _, height, width = x.shape
     outputs, _, kernel, _ = weight.shape
-    if kernel > 1:
-        padded = F.pad(x, (kernel // 2,) * 4)
-        windows = padded.unfold(2, kernel, 1).unfold(3, kernel, 1)  # (N, C, H, W, K, K)
-        columns = windows.permute(0, 2, 3, 4, 5, 1).reshape(images * height * width, -1)
+    padded = F.pad(x, (padding,) * 4) if padding else x
+    if kernel == stride == 1:
+        windows = padded[..., None, None]
     else:
-        columns = x.permute(0, 2, 3, 1).reshape(images * height * width, -1)
+        windows = padded.unfold(2, kernel, stride).unfold(3, kernel, stride)  # (N, C, h, w, K, K)
+    images, _, height, width = windows.shape[:4]
+    columns = windows.permute(0, 2, 3, 4, 5, 1).reshape(images * height * width, -1)
     matrix = weight.permute(0, 2, 3, 1).reshape(outputs, -1)
     missing = -matrix.shape[1] % ALIGNED
     columns = F.pad(columns, (0, missing))

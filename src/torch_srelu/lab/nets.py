@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torch_srelu import SReLU, srelu
@@ -18,7 +17,7 @@ from torch_srelu import SReLU, srelu
 from . import network
 from .activations import Site
 from .choices import check_choice
-from .layers import ALIGNED, conv_by_matrices
+from .layers import convolve
 from .network import Chain, Making, Rate, activation_rates
 from .seeds import Dropout, DropoutStream
 
@@ -159,8 +158,6 @@ class Block(nn.Module):
         assert isinstance(conv, nn.Conv2d)
         self.conv = conv
         self.act = act
-        pointwise = layer.kernel == 1
-        self._odd = inputs < ALIGNED or (pointwise and layer.channels % ALIGNED > 0)
         std = layer.std or math.sqrt(2 / conv.weight[0].numel())
         with torch.no_grad():
             self.conv.weight.normal_(0, std, generator=weights)
@@ -169,25 +166,13 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         act, conv = self.act, self.conv
-        # An image needs no gradient; of its windows, compiled code would make a wrong one.
-        differentiable = self.layer.kernel == 1 or not x.requires_grad
-        by_matrices = self._odd and differentiable and torch.compiler.is_compiling()
-        fused = x.is_cuda and isinstance(act, SReLU)
         # Not in evaluation, where others may look at the unit's input.
-        if not (self.training and (by_matrices or fused)):
-            return act(conv(x))
-        y = (
-            conv_by_matrices(x, conv.weight)
-            if by_matrices
-            else F.conv2d(x, conv.weight, padding=self.layer.kernel // 2)
-        )
-        assert conv.bias is not None
-        if not isinstance(act, SReLU):
-            return act(y + conv.bias.to(y.dtype)[:, None, None])
+        if not (self.training and x.is_cuda and isinstance(act, SReLU)):
+            return act(convolve(conv, x))
         # On a GPU, a convolution adds its bias in a pass of its own, and sums its gradient in
         # another. A compiler fuses both with an activation that it can see into; SReLU's kernels
         # take them along.
-        params = (act.t_r, act.a_r, act.t_l, act.a_l)
+        y, params = convolve(conv, x, biased=False), (act.t_r, act.a_r, act.t_l, act.a_l)
         return srelu(y, *params, act.dim, bias=conv.bias, frozen=act.frozen)
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from .. import nets
 from ..fates import PATIENCE
-from ..layers import dense
+from ..layers import convolve, dense
 from ..network import Making, Network, Rate
 from ..seeds import generator
 
@@ -78,7 +78,7 @@ class DSN(Network):
         for name, module in self.trunk.named_children():
             if name in self.heads:
                 assert isinstance(module, nets.Block)
-                z = module.conv(x)
+                z = convolve(module.conv, x)
                 companions.append(self.heads[name](z.flatten(1)))
                 x = module.act(z)
             else:
