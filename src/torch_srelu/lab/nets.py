@@ -12,12 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torch_srelu import SReLU, srelu
-
 from . import network
 from .activations import Site
 from .choices import check_choice
-from .layers import convolve
+from .layers import activated
 from .network import Chain, Making, Rate, activation_rates
 from .seeds import Dropout, DropoutStream
 
@@ -165,15 +163,7 @@ class Block(nn.Module):
             self.conv.bias.fill_(layer.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        act, conv = self.act, self.conv
-        # Not in evaluation, where others may look at the unit's input.
-        if not (self.training and x.is_cuda and isinstance(act, SReLU)):
-            return act(convolve(conv, x))
-        # On a GPU, a convolution adds its bias in a pass of its own, and sums its gradient in
-        # another. A compiler fuses both with an activation that it can see into; SReLU's kernels
-        # take them along.
-        y, params = convolve(conv, x, biased=False), (act.t_r, act.a_r, act.t_l, act.a_l)
-        return srelu(y, *params, act.dim, bias=conv.bias, frozen=act.frozen)
+        return activated(self.conv, self.act, x)
 
 
 # Caffe pools like this: windows that reach over the border are cut there. Without padding, what is
