@@ -67,6 +67,7 @@ def _losses(compiled: bool, device: torch.device) -> list[list[float]]:
         pytest.param("cuda", "inductor", marks=needs_gpu),
     ],
 )
+@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning")  # all bits are wanted
 def test_a_compiled_step_is_the_plain_step(monkeypatch, device: str, compiler: str):
     """Up to rounding: the same data and the same dropout masks, before and after the thaw."""
     monkeypatch.setattr(steps, "COMPILER", compiler)
