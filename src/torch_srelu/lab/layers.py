@@ -161,12 +161,9 @@ def convolve(conv: nn.Conv2d, x: Tensor, biased: bool = True) -> Tensor:
     """
     if torch.compiler.is_compiling() and _suits_matrices(conv, x):
         y = conv_by_matrices(x, conv.weight, conv.stride[0], int(conv.padding[0]))
-    elif biased:
-        return conv(x)
-    else:
-        return F.conv2d(x, conv.weight, None, conv.stride, conv.padding)
-    assert conv.bias is not None
-    return y + conv.bias.to(y.dtype)[:, None, None] if biased else y
+        assert conv.bias is not None
+        return y + conv.bias.to(y.dtype)[:, None, None] if biased else y
+    return conv(x) if biased else F.conv2d(x, conv.weight, None, conv.stride, conv.padding)
 
 
 def _suits_matrices(conv: nn.Conv2d, x: Tensor) -> bool:
