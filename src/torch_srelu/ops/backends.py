@@ -54,7 +54,8 @@ def use_backend(name: str) -> contextlib.AbstractContextManager[None]:
     """Compute with one execution, "reference", "cpu" or "triton", inside this context.
 
     For comparisons and tests: the choice is made for you otherwise. "triton" takes CPU tensors only
-    under Triton's interpreter (``TRITON_INTERPRET=1``).
+    under Triton's interpreter (``TRITON_INTERPRET=1``). What torch.compile makes for a GPU has a
+    forward pass of its own in any case.
 
     Example:
         >>> import torch_srelu

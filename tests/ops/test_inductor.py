@@ -1,0 +1,84 @@
+"""What torch.compile's own compiler makes of SReLU: forward code of its own, our backward."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch._functorch import config as aot_config
+from torch._inductor import config, metrics
+from torch._inductor.utils import run_and_get_code
+
+from checks import DEVICE, LAYOUTS, lay_out
+from torch_srelu.functional import srelu
+from torch_srelu.ops import inductor
+
+OPERATOR = "torch.ops.torch_srelu.srelu.default"
+BACKWARD = "torch.ops.torch_srelu.srelu_backward.default"
+Problem = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+
+
+@pytest.fixture(autouse=True)
+def _compiled_anew():
+    """No test gets what another one compiled."""
+    with config.patch(fx_graph_cache=False), aot_config.patch(enable_autograd_cache=False):
+        yield
+
+
+@pytest.fixture
+def in_sight(monkeypatch) -> None:
+    """Where there is no GPU, the CPU stands for one: what is put in its place is the same."""
+    if DEVICE == "cpu":
+        monkeypatch.setattr(inductor, "_suits", lambda x: True)
+
+
+def problem(layout: str = "contiguous", size: int = 4) -> Problem:
+    torch.manual_seed(0)
+    x = lay_out(torch.randn(size, 6, 3, 4, device=DEVICE), layout).requires_grad_()
+    t_r, a_r, t_l, a_l = (torch.randn(6, device=DEVICE).requires_grad_() for _ in range(4))
+    return x, t_r, a_r, t_l, a_l
+
+
+def compiled_code() -> list[str]:
+    """The code of a forward and of a backward pass."""
+
+    def train() -> None:
+        torch.compile(srelu, fullgraph=True)(*problem()).sum().backward()
+
+    return run_and_get_code(train)[1]
+
+
+def test_only_backward_is_an_operator(in_sight) -> None:
+    forward, backward = compiled_code()
+    assert OPERATOR not in forward
+    assert OPERATOR not in backward
+    assert BACKWARD in backward
+
+
+@pytest.mark.skipif(DEVICE == "cuda", reason="there the compiler makes it")
+def test_on_a_cpu_forward_is_an_operator_too() -> None:
+    forward, _ = compiled_code()
+    assert OPERATOR in forward
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_equals_eager(in_sight, layout: str) -> None:
+    """Values, strides and gradients, for sizes that the compiler does not know."""
+    function = torch.compile(srelu, fullgraph=True, dynamic=True)
+    for size in (3, 5):
+        tensors = problem(layout, size)
+        expected, got = srelu(*tensors), function(*tensors)
+        assert got.stride() == expected.stride()
+        torch.testing.assert_close(got, expected)
+        gradients = [torch.autograd.grad(y.square().sum(), tensors) for y in (got, expected)]
+        torch.testing.assert_close(*gradients)
+
+
+def test_what_is_beside_it_is_fused(in_sight) -> None:
+    """One kernel for a sum, SReLU and a product."""
+
+    def around(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor) -> Tensor:
+        return srelu(x + 1, t_r, a_r, t_l, a_l) * 2
+
+    metrics.reset()
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(around)(*problem()), around(*problem()))
+    assert metrics.generated_kernel_count == 1
