@@ -16,7 +16,7 @@ _OUT = (*(f"{p}_out" for p in _PARAMS), "bias_out")
 FORWARD, BACKWARD, FINISH = 1, 2, 3
 TENSORS = {
     FORWARD: ("x", "y", *_PARAMS, "bias"),
-    BACKWARD: ("g", "x", "gx", "sums", *_PARAMS, "bias", *_OUT),
+    BACKWARD: ("g", "x", "gx", "sums", *_PARAMS, "bias", "more", *_OUT),
     FINISH: ("sums", "a_r", "a_l", *_OUT),
 }
 _SIGNATURE = ctypes.CFUNCTYPE(
@@ -37,7 +37,7 @@ class Driver:
         assert view is not None
         self.view = view
         self.rows, self.alone, self.launched = 4 + biased, alone, []
-        absent = set() if biased else {"bias", "bias_out"}
+        absent = {"more"} if biased else {"more", "bias", "bias_out"}
         self._has = {
             f: [n for n in names if n not in absent | self._unused(f)]
             for f, names in TENSORS.items()

@@ -13,6 +13,7 @@ from torch_srelu.ops import inductor
 
 OPERATOR = "torch.ops.torch_srelu.srelu.default"
 BACKWARD = "torch.ops.torch_srelu.srelu_backward.default"
+OF_SUM = "torch.ops.torch_srelu.srelu_backward_of_sum.default"
 Problem = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
@@ -70,6 +71,24 @@ def test_equals_eager(in_sight, layout: str) -> None:
         torch.testing.assert_close(got, expected)
         gradients = [torch.autograd.grad(y.square().sum(), tensors) for y in (got, expected)]
         torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_gradients_that_meet_are_added_by_the_operator(in_sight, dynamic: bool) -> None:
+    tensors, others = problem(), problem()
+
+    def loss(*given) -> Tensor:
+        y = srelu(*given)
+        return (y.sin() * y.cos()).sum()
+
+    def train() -> None:
+        torch.compile(loss, fullgraph=True, dynamic=dynamic)(*tensors).backward()
+
+    _, backward = run_and_get_code(train)[1]
+    assert OF_SUM in backward
+    assert BACKWARD not in backward
+    loss(*others).backward()
+    torch.testing.assert_close([t.grad for t in tensors], [t.grad for t in others])
 
 
 def test_what_is_beside_it_is_fused(in_sight) -> None:

@@ -25,7 +25,7 @@ from triton.compiler import ASTSource
 from torch_srelu.ops import triton as host
 from torch_srelu.ops.layout import View
 
-POINTERS = {"g_ptr", "x_ptr", "gx_ptr"}
+POINTERS = {"g_ptr", "x_ptr", "gx_ptr", "more_ptr"}
 view, dtype = View(*map(int, sys.argv[1:4])), getattr(torch, sys.argv[4])
 launch = host._backward_launch(view, dtype, True, True, True).first
 names = launch.kernel.arg_names

@@ -42,13 +42,16 @@ def compute_backward(
     need_params: bool,
     bias: Tensor | None = None,
     need_bias: bool = False,
+    more: Tensor | None = None,
 ) -> tuple[Tensor | None, Tensor | None]:
     """The gradient of ``x`` and, as rows in the dtype of the arithmetic, those of the channels.
 
     Rows are the four parameters and the bias, as far as they are needed. By whichever execution
-    serves ``x``. What is not needed is None.
+    serves ``x``. What is not needed is None. ``more`` is added to ``grad``.
     """
     kernels = backends.kernels(x)
+    if more is not None and (kernels is None or not kernels.ADDS_GRADIENTS or x.numel() == 0):
+        grad, more = grad + more, None
     params = (t_r, a_r, t_l, a_l)
     apart = None  # what computes it where bias and SReLU come one after the other
     if kernels is None or x.numel() == 0:
@@ -62,6 +65,9 @@ def compute_backward(
     x, view = _dense(x, t_r, dim)
     grad = layout.like(grad, x)
     params = tuple(p.resolve_neg() for p in params)
+    if more is not None:
+        more = layout.like(more, x)
+        return kernels.backward(grad, x, params, view, need_input, need_params, more=more)
     if bias is None:
         return kernels.backward(grad, x, params, view, need_input, need_params)
     bias = bias.resolve_neg()

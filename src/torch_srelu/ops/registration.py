@@ -97,7 +97,7 @@ def check_lengths(x: Tensor, params: tuple[Tensor, ...], dim: int) -> None:
 
 @srelu.register_fake
 def _(x, t_r, a_r, t_l, a_l, dim, frozen):
-    inductor.teach(torch.ops.torch_srelu.srelu.default)
+    inductor.teach()
     return torch.empty_like(x)
 
 
@@ -135,6 +135,33 @@ def _no_none(x: Tensor, grads: tuple[Tensor | None, Tensor | None]) -> tuple[Ten
 
 @srelu_backward.register_fake
 def _(grad, x, t_r, a_r, t_l, a_l, dim, need_input, need_params):
+    return _fake_gradients(x, t_r.shape[0], need_input, 4 * need_params)
+
+
+@torch.library.custom_op("torch_srelu::srelu_backward_of_sum", mutates_args=())
+def srelu_backward_of_sum(
+    grad: Tensor,
+    more: Tensor,
+    x: Tensor,
+    t_r: Tensor,
+    a_r: Tensor,
+    t_l: Tensor,
+    a_l: Tensor,
+    dim: int,
+    need_input: bool,
+    need_params: bool,
+) -> tuple[Tensor, Tensor]:
+    """`srelu_backward` of ``grad + more``, for `inductor`, which looks for such sums."""
+    check_lengths(x, (t_r, a_r, t_l, a_l), dim)
+    check_gradient(grad, x)
+    check_gradient(more, x)
+    needs = (need_input, need_params)
+    grads = compute.compute_backward(grad, x, t_r, a_r, t_l, a_l, dim, *needs, more=more)
+    return _no_none(x, grads)
+
+
+@srelu_backward_of_sum.register_fake
+def _(grad, more, x, t_r, a_r, t_l, a_l, dim, need_input, need_params):
     return _fake_gradients(x, t_r.shape[0], need_input, 4 * need_params)
 
 

@@ -29,6 +29,7 @@ from .triton_cuts import (
 from .triton_launch import Launch, elsewhere
 
 ADDS_BIAS = True  # its kernels compute SReLU of x + bias
+ADDS_GRADIENTS = True  # its kernels take a gradient in two parts
 REMEMBERS = True  # it can remember calls (`Call`)
 
 NO_OUT = (None,) * len(kernels.OUT)
@@ -60,24 +61,30 @@ class Backward(NamedTuple):
         bias: Tensor | None,
         need_input: bool,
         out: Sequence[Tensor | None],
+        more: Tensor | None = None,
     ) -> Tensor | None:
         """The gradient of ``x``; those of the parameters and the bias go to ``out``."""
         grad_x = torch.empty_like(x) if need_input else None
         if self.second is None:
-            self.first(key, grad, x, grad_x, None, *params, bias, out=out[: self.out])
+            self.first(key, grad, x, grad_x, None, *params, bias, more, out=out[: self.out])
             return grad_x
         sums = x.new_empty(self.sums, dtype=compute_dtype(x))
-        self.first(key, grad, x, grad_x, sums, *params, bias, out=NO_OUT[: self.out])
+        self.first(key, grad, x, grad_x, sums, *params, bias, more, out=NO_OUT[: self.out])
         self.second(key, sums, params[1], params[3], out=out)
         return grad_x
 
 
 @functools.lru_cache(maxsize=4096)
 def _backward_launch(
-    view: View, dtype: torch.dtype, need_input: bool, need_params: bool, need_bias: bool
+    view: View,
+    dtype: torch.dtype,
+    need_input: bool,
+    need_params: bool,
+    need_bias: bool,
+    parts: int = 1,  # of the gradient that comes in
 ) -> Backward:
     channels, runs = view.channels, is_runs(view)
-    shape = backward_shape(view, dtype)
+    shape = backward_shape(view, dtype, parts)
     how = cut_runs(view, shape, backward=True) if runs else cut_columns(view, shape)
     alone = runs and how.splits == 1
     compute = _compute(dtype)
@@ -93,9 +100,9 @@ def _backward_launch(
     splits = how.sums // (channels * summed)
     # Few channels and many parts to a program: all of them are under way at once.
     width = min(8, power_of_two(channels))
-    parts = min(2048, power_of_two(splits * summed))
+    at_once = min(2048, power_of_two(splits * summed))
     meta = {"PARAMS": need_params, "BIAS": need_bias, "COMPUTE": compute}
-    meta |= {"PARTS": parts, "CHANNELS": width, "num_warps": 8 if parts > 512 else 4}
+    meta |= {"PARTS": at_once, "CHANNELS": width, "num_warps": 8 if at_once > 512 else 4}
     sizes = (splits, channels, summed)
     grid = (ceil(channels, width), planes, 1)
     second = Launch(kernels.finish, grid, sizes, meta)
@@ -122,22 +129,25 @@ def backward(
     need_params: bool,
     bias: Tensor | None = None,
     need_bias: bool = False,
+    more: Tensor | None = None,
 ) -> tuple[Tensor | None, Tensor | None]:
     """Gradients of the dense ``x`` (``grad`` has its layout) and of what belongs to channels.
 
     These are rows of one tensor, as far as they are needed: the four parameters, then the bias.
+    ``more``, laid out like ``grad``, is added to it.
     """
     if elsewhere(x):
         with torch.cuda.device(x.device):
-            return backward(grad, x, params, view, need_input, need_params, bias, need_bias)
+            return backward(grad, x, params, view, need_input, need_params, bias, need_bias, more)
     params, bias = _packed(params, bias)
-    launch = _backward_launch(view, x.dtype, need_input, need_params, need_bias)
+    parts = 1 if more is None else 2
+    launch = _backward_launch(view, x.dtype, need_input, need_params, need_bias, parts)
     rows, out = None, NO_OUT
     if need_params or need_bias:
         rows = x.new_empty((4 * need_params + need_bias, view.channels), dtype=compute_dtype(x))
         of_params = rows[:4].unbind() if need_params else NO_OUT[:4]
         out = (*of_params, rows[-1] if need_bias else None)
-    return launch(_key(x, params, bias), grad, x, params, bias, need_input, out), rows
+    return launch(_key(x, params, bias), grad, x, params, bias, need_input, out, more), rows
 
 
 class Call:

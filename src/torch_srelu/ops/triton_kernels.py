@@ -6,7 +6,8 @@ columns, they are loaded once for a block and used for many rows.
 
 With a bias, all of this is done for x + bias, which is never stored.
 
-The backward writes the input gradient and, in the same pass, sums four numbers for every channel:
+The gradient that comes in may be given as two parts, whose sum is never stored either. The backward
+writes the input gradient and, in the same pass, sums four numbers for every channel:
 g and g (x - t) over the right and over the left tail; a bias adds the sum of the input gradient.
 Each program keeps its sums in registers and writes one partial result; a second, small kernel adds
 these in a fixed order. No atomics: the same input gives the same bits. Where one program sees all
@@ -138,7 +139,7 @@ def forward_columns(
 
 @triton.jit(do_not_specialize_on_alignment=OUT)
 def backward_runs(
-    g_ptr, x_ptr, gx_ptr, sums_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr,
+    g_ptr, x_ptr, gx_ptr, sums_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, more_ptr,
     t_r_out, a_r_out, t_l_out, a_l_out, bias_out,
     outer, channels, inner, segments, steps, splits,
     INPUT: tl.constexpr, PARAMS: tl.constexpr, BIAS: tl.constexpr, COMPUTE: tl.constexpr,
@@ -157,6 +158,8 @@ def backward_runs(
             step, c, outer, channels, inner, segments, REPEAT, ROWS, BLOCK, VECTOR
         )
         g = read(g_ptr + start + offsets, mask, EVEN).to(COMPUTE)
+        if more_ptr is not None:
+            g += read(more_ptr + start + offsets, mask, EVEN).to(COMPUTE)
         stored = read(x_ptr + start + offsets, mask, EVEN)
         x = _biased(stored, bias, bias_ptr, COMPUTE)
         gx = g * _slope(x, t_r, a_r, t_l, a_l)
@@ -194,7 +197,7 @@ def backward_runs(
 
 @triton.jit(do_not_specialize=["blocks"])
 def backward_columns(
-    g_ptr, x_ptr, gx_ptr, sums_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr,
+    g_ptr, x_ptr, gx_ptr, sums_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, more_ptr,
     total, columns, period, inner, blocks, steps, splits,
     INPUT: tl.constexpr, PARAMS: tl.constexpr, BIAS: tl.constexpr, COMPUTE: tl.constexpr,
     REPEAT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr,
@@ -210,13 +213,22 @@ def backward_columns(
     right0, right1, left0, left1, input0 = zeros, zeros, zeros, zeros, zeros
     next_g = read_tiles(g_ptr, split, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
     next_x = read_tiles(x_ptr, split, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
+    if more_ptr is not None:
+        next_m = read_tiles(more_ptr, split, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
     for step in range(split, steps, splits):
         gs, xs, after = next_g, next_x, step + splits
         next_g = read_tiles(g_ptr, after, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
         next_x = read_tiles(x_ptr, after, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
+        if more_ptr is not None:
+            ms = next_m
+            next_m = read_tiles(
+                more_ptr, after, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN
+            )
         for i in tl.static_range(REPEAT):
             start, offsets, mask = column_tile(step, i, total, columns, k, in_row, REPEAT, ROWS)
             g, x = gs[i].to(COMPUTE), _biased(xs[i], bias, bias_ptr, COMPUTE)
+            if more_ptr is not None:
+                g += ms[i].to(COMPUTE)
             gx = g * _slope(x, t_r, a_r, t_l, a_l)
             if INPUT:
                 write(gx_ptr + start + offsets, gx.to(xs[i].dtype), mask, EVEN)

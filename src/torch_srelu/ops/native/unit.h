@@ -106,6 +106,7 @@ variable_list quick_backward(const Call &call, const Tensor &grad, const variabl
         address(saved[T_L]),
         address(saved[A_L]),
         address(biased ? saved[BIAS] : none),
+        0, /* a second part of the gradient */
         outs[0],
         outs[1],
         outs[2],
