@@ -27,16 +27,20 @@ def problem(dtype=torch.float32, channels: int = 6, requires_grad: bool = True):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_compiles_as_one_graph(layout: str) -> None:
-    """fullgraph, dynamic shapes, inductor; values and gradients equal eager's to the bit."""
+    """fullgraph, dynamic shapes, inductor; gradients equal eager's to the bit.
+
+    So do values, but on a GPU, where forward code is the compiler's own (`test_inductor`).
+    """
     compiled = torch.compile(torch_srelu.srelu, fullgraph=True, dynamic=True)
     for size in (3, 5):
         x, params = problem()
         x = lay_out(torch.randn(size, 6, size, 4, device=DEVICE), layout).requires_grad_()
         eager, graph = torch_srelu.srelu(x, *params), compiled(x, *params)
         assert graph.stride() == eager.stride()
-        assert torch.equal(eager, graph)
-        expected = torch.autograd.grad(eager.square().sum(), [x, *params])
-        got = torch.autograd.grad(graph.square().sum(), [x, *params])
+        assert DEVICE == "cuda" or torch.equal(eager, graph)
+        upstream = torch.randn_like(eager)
+        expected = torch.autograd.grad(eager, [x, *params], upstream)
+        got = torch.autograd.grad(graph, [x, *params], upstream)
         assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
 
 
@@ -218,8 +222,8 @@ def losses(backend: str | None = None, mode: str | None = None) -> list[float]:
         nn.Conv2d(8, 16, 3), SReLU(16, a_r=0.7, t_l=-0.2), nn.Flatten(),
         nn.Linear(16 * 5 * 5, 10),
     ).to(DEVICE)  # fmt: skip
-    if mode is not None:
-        net.compile(mode=mode, fullgraph=True)
+    # Not net.compile, which sees into modules of a Sequential one by one.
+    model = net if mode is None else torch.compile(net, mode=mode, fullgraph=True)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
     data = torch.randn(64, 1, 16, 16, device=DEVICE)
     labels = torch.randint(10, (64,), device=DEVICE)
@@ -227,7 +231,7 @@ def losses(backend: str | None = None, mode: str | None = None) -> list[float]:
     with torch_srelu.use_backend(backend) if backend else contextlib.nullcontext():
         for _ in range(40):
             optimizer.zero_grad()
-            loss = F.cross_entropy(net(data), labels)
+            loss = F.cross_entropy(model(data), labels)
             loss.backward()
             optimizer.step()
             curve.append(loss.item())
