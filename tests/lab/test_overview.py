@@ -11,7 +11,7 @@ from scipy import stats
 
 from torch_srelu.lab.paper import ablations, overview
 from torch_srelu.lab.paper.blocks import contests
-from torch_srelu.lab.paper.published import TABLE2
+from torch_srelu.lab.paper.published import TABLE2, TABLE4
 from torch_srelu.lab.paper.standing import Standing
 
 
@@ -30,6 +30,17 @@ def test_dots_are_the_errors_of_the_seeds_and_the_papers(standing: Standing) -> 
             cell = standing.cell(row, condition, "short")
             assert cell is not None
             np.testing.assert_array_equal(line.get_xdata(), list(cell.rival.errors.values()))
+
+
+def test_a_data_set_of_another_length_says_so(tmp_path: Path) -> None:
+    found = [ended(tmp_path, run) for contest in contests(["mnist"]) for run in contest.runs({})]
+    first, *_ = overview.draw(Standing(found)).axes
+    assert first.get_title() == "MNIST, NIN, 50 epochs"
+    diamonds = [line for line in first.lines if line.get_marker() == "D"]
+    expected = [row.errors["mnist"] for row in TABLE4.rows if row.name in overview.ROWS]
+    shown = [label.get_text() for label in first.get_yticklabels()]
+    assert shown == ["ReLU", "PReLU", "SReLU"]
+    assert [float(d.get_xdata()[0]) for d in diamonds] == [expected[0], *expected[-2:]]  # type: ignore[index]
 
 
 def test_lines_are_the_differences_from_srelu(tmp_path: Path) -> None:

@@ -10,16 +10,21 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ..colours import OWN
-from ..recipes import LENGTHS
+from ..recipes import CONDITIONS, LENGTHS
 from . import ablations
 from .cells import mean_error
 from .differences import FIRST, FURTHER, NAMES, differences
 from .drawing import GRID, INK, SOFT, styled
-from .published import TABLE2, TITLES
+from .published import TABLE2, TABLE4, TITLES, Row
 from .standing import Standing
 
 ROWS = ("nin+relu", "nin+lrelu", "nin+prelu", "nin+apl", "nin+srelu-manual", "nin+srelu")
-PUBLISHED = {row.name: row for row in TABLE2.rows if row.name in ROWS}
+# By condition, and there by name.
+PUBLISHED: dict[str, dict[str, Row]] = {
+    condition: {row.name: row for row in table.rows if row.name in ROWS}
+    for table in (TABLE2, TABLE4)
+    for condition in table.conditions
+}
 COLUMNS = 2
 # The paper's mark is above the middle of its row, the seeds of each length at and below it.
 ABOVE, OFFSET = -0.22, {"published": 0.0, "short": 0.22}
@@ -28,9 +33,7 @@ DARKNESS = {"published": 1.0, "short": 0.4}
 
 def draw(standing: Standing) -> Figure:
     """Draws the errors of each data set that SReLU was trained on, and SReLU's changes below."""
-    conditions = [
-        c for c in TABLE2.conditions if any(standing.cell(ROWS[-1], c, n) for n in LENGTHS)
-    ]
+    conditions = [c for c in PUBLISHED if any(standing.cell(ROWS[-1], c, n) for n in LENGTHS)]
     if not conditions:
         raise ValueError("no run with SReLU has a record yet: `srelu paper run headline`")
     changes = list(_changes(standing))
@@ -40,11 +43,13 @@ def draw(standing: Standing) -> Figure:
         figure = Figure(figsize=(8.2, sum(heights)), layout="constrained")
         above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights).ravel()
         panels = above.subplots(rows, COLUMNS, squeeze=False).ravel()
-        for axes in panels[len(conditions) :]:
-            axes.set_axis_off()
         for axes, condition in zip(panels, conditions, strict=False):
             _errors(axes, condition, standing)
-        above.legend(handles=_key(), loc="outside upper center", ncols=3, frameon=False)
+        for axes in panels[len(conditions) :]:  # there is room for the key
+            axes.set_axis_off()
+            axes.legend(handles=_key(), loc="center", labelspacing=1.2, frameon=False)
+        if len(panels) == len(conditions):
+            above.legend(handles=_key(), loc="outside upper center", ncols=3, frameon=False)
         _forest(below.subplots(), changes)
     return figure
 
@@ -52,20 +57,25 @@ def draw(standing: Standing) -> Figure:
 def _errors(axes: Axes, condition: str, standing: Standing) -> None:
     """One line a row: the paper's error, and ours of every seed, by length."""
     shown = [row for row in ROWS if any(standing.cell(row, condition, n) for n in LENGTHS)]
+    published = PUBLISHED[condition]
     for place, row in enumerate(shown):
-        colour = _colour(row)
-        axes.plot(
-            PUBLISHED[row].errors[condition], place + ABOVE, "D", mfc="none", mec=INK, markersize=5
-        )
+        colour, paper = _colour(row), published[row].errors[condition]
+        axes.plot(paper, place + ABOVE, "D", mfc="none", mec=INK, markersize=5)
         for length, offset in OFFSET.items():
             cell = standing.cell(row, condition, length)
             errors = list(cell.rival.errors.values()) if cell else []
             heights = [place + offset] * len(errors)
             axes.plot(errors, heights, "o", color=colour, alpha=DARKNESS[length], markersize=4)
-    titles = [PUBLISHED[row].title.removeprefix("NIN + ") for row in shown]
-    axes.set_title(f"{TITLES[condition]}, NIN", fontsize=9.5)
+    titles = [published[row].title.removeprefix("NIN + ") for row in shown]
+    axes.set_title(f"{TITLES[condition]}, NIN{_other_length(condition)}", fontsize=9.5)
     axes.set(xlabel="test error, %")
     _rows(axes, titles)
+
+
+def _other_length(condition: str) -> str:
+    """How long runs are, where that is not what the key says."""
+    epochs = LENGTHS["short"][CONDITIONS[condition]["dataset"]]
+    return "" if epochs == LENGTHS["short"]["cifar10"] else f", {epochs} epochs"
 
 
 class Change(NamedTuple):
