@@ -26,10 +26,12 @@ from torch_srelu.ops import triton as host
 from torch_srelu.ops.layout import View
 
 POINTERS = {"g_ptr", "x_ptr", "gx_ptr", "more_ptr"}
-view, dtype = View(*map(int, sys.argv[1:4])), getattr(torch, sys.argv[4])
-launch = host._backward_launch(view, dtype, True, True, True).first
+view, dtype, parts = View(*map(int, sys.argv[1:4])), getattr(torch, sys.argv[4]), int(sys.argv[5])
+# As they are called: a gradient in two parts comes without a bias.
+launch = host._backward_launch(view, dtype, True, True, parts == 1, parts).first
 names = launch.kernel.arg_names
 fixed = dict(zip(names[-len(launch.fixed):], launch.fixed))
+fixed["more_ptr" if parts == 1 else "bias_ptr"] = None
 sizes = set(names[-len(launch.fixed):][: len(launch.sizes)])
 kind = {torch.bfloat16: "*bf16", torch.float32: "*fp32"}[dtype]
 signature = {
@@ -40,7 +42,7 @@ constants = {(names.index(n),): v for n, v in fixed.items() if n not in sizes}
 aligned = [n for n in names if n not in fixed or (n in sizes and fixed[n] % 16 == 0)]
 attributes = {(names.index(n),): [["tt.divisibility", 16]] for n in aligned}
 source = ASTSource(launch.kernel, signature, constants, attributes)
-options = {"num_warps": launch.meta["num_warps"]}
+options = {n: launch.meta[n] for n in ("num_warps", "maxnreg") if n in launch.meta}
 print(triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"])
 """
 
@@ -57,18 +59,20 @@ def loops(ptx: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("view", "dtype"),
+    ("view", "dtype", "parts"),
     [
-        ((3211264, 64, 1), "bfloat16"),  # columns, few channels: several rows as one
-        ((127 * 49, 96, 1), "bfloat16"),  # incomplete rows at the end
-        ((131072, 192, 1), "float32"),
-        ((128, 192, 256), "bfloat16"),  # runs, several to a tile
+        ((3211264, 64, 1), "bfloat16", 1),  # columns, few channels: several rows as one
+        ((802816, 256, 1), "bfloat16", 2),  # a gradient in two parts
+        ((127 * 49, 96, 1), "bfloat16", 1),  # incomplete rows at the end
+        ((131072, 192, 1), "float32", 1),
+        ((128, 192, 256), "bfloat16", 1),  # runs, several to a tile
+        ((128, 192, 256), "bfloat16", 2),
     ],
 )
-def test_threads_add_up_on_their_own(view: tuple[int, int, int], dtype: str) -> None:
+def test_threads_add_up_on_their_own(view: tuple[int, int, int], dtype: str, parts: int) -> None:
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     made = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", COMPILE, *map(str, view), dtype],
+        [sys.executable, "-W", "ignore", "-c", COMPILE, *map(str, (*view, dtype, parts))],
         capture_output=True,
         text=True,
         env=environment,

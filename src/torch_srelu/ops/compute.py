@@ -66,6 +66,7 @@ def compute_backward(
     grad = layout.like(grad, x)
     params = tuple(p.resolve_neg() for p in params)
     if more is not None:
+        assert bias is None, "there is no kernel for both"
         more = layout.like(more, x)
         return kernels.backward(grad, x, params, view, need_input, need_params, more=more)
     if bias is None:

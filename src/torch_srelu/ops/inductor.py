@@ -5,12 +5,17 @@
   once more.
 * The backward pass as an operator, since it would sum more slowly itself (docs/speed.md); but where
   gradients of two users of an output meet, as in a residual network, the operator adds them.
+
+What torch.compile keeps on disk does not depend on this file: after a change of it, old code is
+used until that is cleared.
 """
 
 from __future__ import annotations
 
 import functools
+import operator
 import sys
+import warnings
 from typing import Any
 
 import torch
@@ -32,12 +37,26 @@ def teach() -> None:
 
 @functools.cache
 def _teach() -> None:
-    from torch._inductor.fx_passes.post_grad import pass_patterns
-    from torch._inductor.pattern_matcher import CallFunctionVarArgs, Match, register_graph_pattern
+    try:
+        from torch._inductor.fx_passes.post_grad import pass_patterns
+        from torch._inductor.pattern_matcher import (
+            CallFunctionVarArgs,
+            Match,
+            register_graph_pattern,
+        )
 
-    def wherever(operator: Any) -> Any:
-        # After the split into forward and backward: what is kept between them stays the input.
-        return register_graph_pattern(CallFunctionVarArgs(operator), pass_dict=pass_patterns[1])  # type: ignore[arg-type]
+        # After the split into forward and backward, so that what is kept between them stays the
+        # input; after the compiler's first round of patterns, and before it fuses anything.
+        patterns: Any = pass_patterns[1]
+    except (ImportError, LookupError, TypeError) as error:  # nothing of this is torch's public API
+        message = (
+            f"torch.compile cannot fuse SReLU with its neighbours: torch has changed ({error})"
+        )
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+        return
+
+    def wherever(called: Any) -> Any:
+        return register_graph_pattern(CallFunctionVarArgs(called), pass_dict=patterns)
 
     @wherever(torch.ops.torch_srelu.srelu.default)
     def _(match: Match, x: Node, *arguments: Any) -> None:
@@ -62,9 +81,24 @@ def _suits(x: Tensor) -> bool:
 
 
 def _is_sum_of_two(grad: Node) -> bool:
-    """Whether a gradient is made of two of its own kind, for one user."""
+    """Whether a gradient is made, for one user, of two of its own kind that lie in memory anyway.
+
+    A part that the compiler makes itself is best added there, before it is written.
+    """
     if grad.target is not torch.ops.aten.add.Tensor or grad.kwargs or len(grad.users) > 1:
         return False
-    whole, parts = grad.meta["val"], [p.meta["val"] for p in grad.args if isinstance(p, Node)]
-    alike = [p for p in parts if p.dtype == whole.dtype and p.shape == whole.shape]
-    return len(alike) == 2
+    parts = [p for p in grad.args if isinstance(p, Node) and _lies_in_memory(p)]
+    values, whole = [p.meta["val"] for p in parts], grad.meta["val"]
+    return len([v for v in values if v.dtype == whole.dtype and v.shape == whole.shape]) == 2
+
+
+def _lies_in_memory(node: Node) -> bool:
+    """Whether it comes from elsewhere, or of what is no loop of the compiler's own."""
+    while node.target in _VIEWS and isinstance(node.args[0], Node):
+        node = node.args[0]
+    # Convolutions' gradients and our own are members of tuples.
+    return node.op == "placeholder" or node.target is operator.getitem or node.target in _PRODUCTS
+
+
+_VIEWS = (torch.ops.aten.view.default, torch.ops.aten.reshape.default)
+_PRODUCTS = (torch.ops.aten.mm.default, torch.ops.aten.addmm.default, torch.ops.aten.bmm.default)
