@@ -70,7 +70,8 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("layout", "dtype"), CASES if DEVICE == "cuda" else CASES[:2])
+# What is compiled for a CPU takes its time, and nobody uses it.
+@pytest.mark.parametrize(("layout", "dtype"), CASES if DEVICE == "cuda" else CASES[:1])
 def test_three_way(in_sight, layout: str, dtype: torch.dtype) -> None:
     """Values, strides and gradients, for sizes that the compiler does not know."""
     torch.manual_seed(0)
@@ -86,23 +87,18 @@ def test_gradients_that_meet_are_added_by_the_operator(in_sight) -> None:
     """Those of two convolutions; not those that the compiler makes and can add by itself."""
     weights = torch.randn(2, 5, 6, 1, 1, device=DEVICE)
 
-    def convolved(*given) -> Tensor:
-        y = srelu(*given)
-        return (F.conv2d(y, weights[0]) * F.conv2d(y, weights[1])).sum()
+    def loss(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor) -> Tensor:
+        y, z = srelu(x, t_r, a_r, t_l, a_l), srelu(x, t_l, a_l, t_r, a_r)
+        convolved = F.conv2d(y, weights[0]) * F.conv2d(y, weights[1])
+        return convolved.sum() + (z.sin() * z.cos()).sum()
 
-    def pointwise(*given) -> Tensor:
-        y = srelu(*given)
-        return (y.sin() * y.cos()).sum()
-
-    for loss, has, has_not in ((convolved, OF_SUM, BACKWARD), (pointwise, BACKWARD, OF_SUM)):
-        tensors, others = inputs(), inputs()
-        torch._dynamo.mark_dynamic(tensors[0], 0)
-        function = torch.compile(loss, fullgraph=True)
-        _, backward = run_and_get_code(lambda f=function, t=tensors: f(*t).backward())[1]
-        assert has in backward
-        assert has_not not in backward
-        loss(*others).backward()
-        torch.testing.assert_close([t.grad for t in tensors], [t.grad for t in others], **CLOSE)
+    tensors, others = inputs(), inputs()
+    torch._dynamo.mark_dynamic(tensors[0], 0)
+    compiled = torch.compile(loss, fullgraph=True)
+    _, backward = run_and_get_code(lambda: compiled(*tensors).backward())[1]
+    assert backward.count(f"{OF_SUM}(") == backward.count(f"{BACKWARD}(") == 1
+    loss(*others).backward()
+    torch.testing.assert_close([t.grad for t in tensors], [t.grad for t in others], **CLOSE)
 
 
 def test_another_torch_leaves_operators_and_says_so(monkeypatch) -> None:
