@@ -37,42 +37,44 @@ def teach() -> None:
 
 @functools.cache
 def _teach() -> None:
+    operators = torch.ops.torch_srelu
+    handlers = {operators.srelu: _see_forward, operators.srelu_backward: _see_sum}
     try:
         from torch._inductor.fx_passes.post_grad import pass_patterns
-        from torch._inductor.pattern_matcher import (
-            CallFunctionVarArgs,
-            Match,
-            register_graph_pattern,
-        )
+        from torch._inductor.pattern_matcher import CallFunctionVarArgs, register_graph_pattern
 
         # After the split into forward and backward, so that what is kept between them stays the
         # input; after the compiler's first round of patterns, and before it fuses anything.
         patterns: Any = pass_patterns[1]
+        for called, handler in handlers.items():
+            register_graph_pattern(CallFunctionVarArgs(called.default), pass_dict=patterns)(handler)
     except (ImportError, LookupError, TypeError) as error:  # nothing of this is torch's public API
-        message = (
-            f"torch.compile cannot fuse SReLU with its neighbours: torch has changed ({error})"
+        warnings.warn(
+            f"torch.compile cannot fuse SReLU with its neighbours, since torch has changed "
+            f"({error}): what it computes is right, and slower on a GPU than it was. A newer "
+            "torch-srelu may know this torch",
+            RuntimeWarning,
+            stacklevel=2,
         )
-        warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+
+def _see_forward(match: Any, x: Node, *arguments: Any) -> None:
+    """Puts the definition in the place of the operator."""
+    *params, dim, _ = arguments
+    if _suits(x.meta["val"]):
+        match.replace_by_example(lambda *given: reference.srelu(*given, dim), [x, *params])  # type: ignore[call-arg]
+
+
+def _see_sum(match: Any, grad: Node, x: Node, *arguments: Any) -> None:
+    """Gives the backward operator the two parts of a gradient."""
+    if not (_suits(x.meta["val"]) and _is_sum_of_two(grad)):
         return
-
-    def wherever(called: Any) -> Any:
-        return register_graph_pattern(CallFunctionVarArgs(called), pass_dict=patterns)
-
-    @wherever(torch.ops.torch_srelu.srelu.default)
-    def _(match: Match, x: Node, *arguments: Any) -> None:
-        *params, dim, _ = arguments
-        if _suits(x.meta["val"]):
-            match.replace_by_example(lambda *given: reference.srelu(*given, dim), [x, *params])  # type: ignore[call-arg]
-
-    @wherever(torch.ops.torch_srelu.srelu_backward.default)
-    def _(match: Match, grad: Node, x: Node, *arguments: Any) -> None:
-        if _suits(x.meta["val"]) and _is_sum_of_two(grad):
-            call = match.output_node()
-            call.target = torch.ops.torch_srelu.srelu_backward_of_sum.default
-            call.args = (*grad.args, x, *arguments)
-            if "eager_input_vals" in call.meta:  # which layouts it gets: both parts that of the sum
-                (whole, *others), named = call.meta["eager_input_vals"]
-                call.meta["eager_input_vals"] = (whole, whole, *others), named
+    call = match.output_node()
+    call.target = torch.ops.torch_srelu.srelu_backward_of_sum.default
+    call.args = (*grad.args, x, *arguments)
+    if "eager_input_vals" in call.meta:  # which layouts it gets: both parts that of the sum
+        (whole, *others), named = call.meta["eager_input_vals"]
+        call.meta["eager_input_vals"] = (whole, whole, *others), named
 
 
 def _suits(x: Tensor) -> bool:
