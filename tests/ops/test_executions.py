@@ -119,18 +119,6 @@ def test_opcheck(execution: str, layout: str) -> None:
         opcheck(registration.srelu_backward, (*arguments, True, False), layout)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_gradient_in_two_parts(execution: str, layout: str) -> None:
-    x, params = double_problem(execution, layout)
-    part, more = torch.randn_like(x), torch.randn_like(x)
-    with using(execution), torch.no_grad():
-        arguments = (part, more, x, *params, 1, True, True)
-        opcheck(registration.srelu_backward_of_sum, arguments, layout)
-        got = registration.srelu_backward_of_sum(*arguments)
-        expected = registration.srelu_backward(part + more, x, *params, 1, True, True)
-    torch.testing.assert_close(got, expected)
-
-
 @pytest.mark.parametrize("shape", [(8, 24, 300), (1500, 24)])
 def test_parameter_gradients_repeat_to_the_bit(execution: str, shape) -> None:
     torch.manual_seed(0)

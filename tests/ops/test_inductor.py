@@ -15,7 +15,7 @@ from torch_srelu.ops import inductor
 
 OPERATOR = "torch.ops.torch_srelu.srelu.default"
 BACKWARD = "torch.ops.torch_srelu.srelu_backward.default"
-OF_SUM = "torch.ops.torch_srelu.srelu_backward_of_sum.default"
+JOINED = "torch.ops.torch_srelu.srelu_backward_joined.default"
 CLOSE = {"rtol": 1e-2, "atol": 1e-2} if DEVICE == "cuda" else {}  # TF32 in convolutions
 
 
@@ -96,7 +96,7 @@ def test_gradients_that_meet_are_added_by_the_operator(in_sight) -> None:
     torch._dynamo.mark_dynamic(tensors[0], 0)
     compiled = torch.compile(loss, fullgraph=True)
     _, backward = run_and_get_code(lambda: compiled(*tensors).backward())[1]
-    assert backward.count(f"{OF_SUM}(") == backward.count(f"{BACKWARD}(") == 1
+    assert backward.count(f"{JOINED}(") == backward.count(f"{BACKWARD}(") == 1
     loss(*others).backward()
     torch.testing.assert_close([t.grad for t in tensors], [t.grad for t in others], **CLOSE)
 

@@ -25,13 +25,15 @@ from triton.compiler import ASTSource
 from torch_srelu.ops import triton as host
 from torch_srelu.ops.layout import View
 
-POINTERS = {"g_ptr", "x_ptr", "gx_ptr", "more_ptr"}
-view, dtype, parts = View(*map(int, sys.argv[1:4])), getattr(torch, sys.argv[4]), int(sys.argv[5])
-# As they are called: a gradient in two parts comes without a bias.
-launch = host._backward_launch(view, dtype, True, True, parts == 1, parts).first
+POINTERS = {"g_ptr", "x_ptr", "gx_ptr", "more_ptr", "z_ptr"}
+view, dtype, there = View(*map(int, sys.argv[1:4])), getattr(torch, sys.argv[4]), sys.argv[5:]
+sums = 2 if "mean_ptr" in there else int("bias_ptr" in there)
+tensors = 2 + len(POINTERS.intersection(there))
+launch = host._backward_launch(view, dtype, True, True, sums, tensors).first
 names = launch.kernel.arg_names
 fixed = dict(zip(names[-len(launch.fixed):], launch.fixed))
-fixed["more_ptr" if parts == 1 else "bias_ptr"] = None
+optional = {"bias_ptr", "more_ptr", *host.kernels.NORM} & set(names)
+fixed |= {name: None for name in optional.difference(there)}
 sizes = set(names[-len(launch.fixed):][: len(launch.sizes)])
 kind = {torch.bfloat16: "*bf16", torch.float32: "*fp32"}[dtype]
 signature = {
@@ -58,21 +60,31 @@ def loops(ptx: str) -> list[str]:
     return found
 
 
+BIAS = ("bias_ptr",)
+MORE = ("more_ptr",)  # a gradient in two parts
+NORM = ("mean_ptr", "scale_ptr", "shift_ptr")  # `joined.Norm`, of which the input is computed
+BESIDE = ("z_ptr", "mean_ptr", "more_ptr")  # one beside the input, and a gradient in two parts
+
+
 @pytest.mark.parametrize(
-    ("view", "dtype", "parts"),
+    ("view", "dtype", "there"),
     [
-        ((3211264, 64, 1), "bfloat16", 1),  # columns, few channels: several rows as one
-        ((802816, 256, 1), "bfloat16", 2),  # a gradient in two parts
-        ((127 * 49, 96, 1), "bfloat16", 1),  # incomplete rows at the end
-        ((131072, 192, 1), "float32", 1),
-        ((128, 192, 256), "bfloat16", 1),  # runs, several to a tile
-        ((128, 192, 256), "bfloat16", 2),
+        ((3211264, 64, 1), "bfloat16", BIAS),  # columns, few channels: several rows as one
+        ((802816, 256, 1), "bfloat16", MORE),
+        ((802816, 256, 1), "bfloat16", BESIDE),
+        ((802816, 64, 1), "bfloat16", NORM),
+        ((127 * 49, 96, 1), "bfloat16", BIAS),  # incomplete rows at the end
+        ((131072, 192, 1), "float32", BIAS),
+        ((128, 192, 256), "bfloat16", BIAS),  # runs, several to a tile
+        ((128, 192, 256), "bfloat16", MORE),
     ],
 )
-def test_threads_add_up_on_their_own(view: tuple[int, int, int], dtype: str, parts: int) -> None:
+def test_threads_add_up_on_their_own(
+    view: tuple[int, int, int], dtype: str, there: tuple[str, ...]
+) -> None:
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     made = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", COMPILE, *map(str, (*view, dtype, parts))],
+        [sys.executable, "-W", "ignore", "-c", COMPILE, *map(str, (*view, dtype, *there))],
         capture_output=True,
         text=True,
         env=environment,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .activations import Site
+from .fates import PATIENCE
 from .layers import LRN, Layer, Layered, convolution, dense, xavier
 from .network import Making, Plan
 from .seeds import Dropout, DropoutStream
@@ -206,6 +207,7 @@ class GoogLeNetPlan(Plan):
 
     Attributes:
         heads: Whether it has auxiliary heads.
+        dead_after: Without batch normalisation it may be slow to begin, as the other systems are.
 
     Example:
         >>> net = GoogLeNetPlan(3, SIZE, classes=1000, heads=False).build("relu")
@@ -214,6 +216,7 @@ class GoogLeNetPlan(Plan):
     """
 
     heads: bool = True
+    dead_after: int = field(default=PATIENCE, kw_only=True)
 
     def made(self, making: Making) -> GoogLeNet:
         return GoogLeNet(self.classes, _Maker(making), self.heads, making.dropout)

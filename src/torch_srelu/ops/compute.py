@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from . import backends, layout, reference
+from .joined import Norm
 
 
 def compute(
@@ -50,7 +51,7 @@ def compute_backward(
     serves ``x``. What is not needed is None. ``more`` is added to ``grad``.
     """
     kernels = backends.kernels(x)
-    if more is not None and (kernels is None or not kernels.ADDS_GRADIENTS or x.numel() == 0):
+    if more is not None and (kernels is None or not kernels.JOINS or x.numel() == 0):
         grad, more = grad + more, None
     params = (t_r, a_r, t_l, a_l)
     apart = None  # what computes it where bias and SReLU come one after the other
@@ -73,6 +74,42 @@ def compute_backward(
         return kernels.backward(grad, x, params, view, need_input, need_params)
     bias = bias.resolve_neg()
     return kernels.backward(grad, x, params, view, need_input, need_params, bias, need_bias)
+
+
+def compute_backward_joined(
+    grad: Tensor,
+    more: Tensor | None,
+    x: Tensor | None,
+    params: tuple[Tensor, Tensor, Tensor, Tensor],
+    dim: int,
+    need_params: bool,
+    norm: Norm,
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """`compute_backward` of ``grad + more``, and the `Norm.moments` of the gradient of ``x``.
+
+    ``x`` is missing where it is `Norm.output`.
+    """
+    given = norm.z if x is None else x
+    kernels = backends.kernels(given)
+    if kernels is not None and kernels.JOINS and given.numel():
+        dense, view = _dense(given, params[0], dim)
+        if kernels.takes_norm(view):
+            more = more if more is None else layout.like(more, dense)
+            beside = None if x is None else layout.like(norm.z, dense)
+            numbers = (n if n is None else n.contiguous() for n in norm[1:])
+            return kernels.backward_joined(
+                layout.like(grad, dense),
+                more,
+                dense,
+                tuple(p.resolve_neg() for p in params),
+                view,
+                need_params,
+                (beside, *numbers),
+            )
+    x = norm.output(dim) if x is None else x
+    grad_x, rows = compute_backward(grad, x, *params, dim, True, need_params, more=more)
+    assert grad_x is not None
+    return grad_x, rows, norm.moments(grad_x, dim)
 
 
 def add_bias(x: Tensor, bias: Tensor | None, dim: int) -> Tensor:

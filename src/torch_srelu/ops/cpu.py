@@ -15,7 +15,7 @@ from .reference import compute_dtype
 
 ISAS = ("portable", "avx2", "avx512")
 ADDS_BIAS = False  # its kernels take x alone
-ADDS_GRADIENTS = False
+JOINS = False  # nor does it take anything else along
 REMEMBERS = False  # it has no `Call`
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}  # places in the C tables
 

@@ -3,8 +3,10 @@
 * The forward pass in plain operators, which it fuses with what comes before, such as batch
   normalisation and a residual sum; an operator that it cannot see into reads and writes the tensor
   once more.
-* The backward pass as an operator, since it would sum more slowly itself (docs/speed.md); but where
-  gradients of two users of an output meet, as in a residual network, the operator adds them.
+* The backward pass as an operator, since it would sum more slowly itself (docs/speed.md), which
+  takes along what it finds beside it (`joined`): gradients of two users of an output that meet, as
+  in a residual network, are added there, and so are the two sums that a batch normalisation before
+  SReLU needs. What that normalisation computed is not kept if it can be had again.
 
 What torch.compile keeps on disk does not depend on this file: after a change of it, old code is
 used until that is cleared.
@@ -23,6 +25,7 @@ from torch import Tensor
 from torch.fx import Node
 
 from . import reference
+from .inductor_norm import find_norm, value
 
 
 def teach() -> None:
@@ -38,15 +41,18 @@ def teach() -> None:
 @functools.cache
 def _teach() -> None:
     operators = torch.ops.torch_srelu
-    handlers = {operators.srelu: _see_forward, operators.srelu_backward: _see_sum}
     try:
-        from torch._inductor.fx_passes.post_grad import pass_patterns
+        from torch._inductor.fx_passes import joint_graph, post_grad
         from torch._inductor.pattern_matcher import CallFunctionVarArgs, register_graph_pattern
 
-        # After the split into forward and backward, so that what is kept between them stays the
-        # input; after the compiler's first round of patterns, and before it fuses anything.
-        patterns: Any = pass_patterns[1]
-        for called, handler in handlers.items():
+        # Forward after the split into forward and backward, so that what is kept between them stays
+        # the input; after the compiler's first round of patterns, and before it fuses anything.
+        # Backward before that split, which then finds what need not be kept.
+        taught: Any = (
+            (operators.srelu, post_grad.pass_patterns[1], _see_forward),
+            (operators.srelu_backward, joint_graph.pass_patterns[0], _see_backward),
+        )
+        for called, patterns, handler in taught:
             register_graph_pattern(CallFunctionVarArgs(called.default), pass_dict=patterns)(handler)
     except (ImportError, LookupError, TypeError) as error:  # nothing of this is torch's public API
         warnings.warn(
@@ -61,25 +67,41 @@ def _teach() -> None:
 def _see_forward(match: Any, x: Node, *arguments: Any) -> None:
     """Puts the definition in the place of the operator."""
     *params, dim, _ = arguments
-    if _suits(x.meta["val"]):
+    if _suits(value(x)):
         match.replace_by_example(lambda *given: reference.srelu(*given, dim), [x, *params])  # type: ignore[call-arg]
-
-
-def _see_sum(match: Any, grad: Node, x: Node, *arguments: Any) -> None:
-    """Gives the backward operator the two parts of a gradient."""
-    if not (_suits(x.meta["val"]) and _is_sum_of_two(grad)):
-        return
-    call = match.output_node()
-    call.target = torch.ops.torch_srelu.srelu_backward_of_sum.default
-    call.args = (*grad.args, x, *arguments)
-    if "eager_input_vals" in call.meta:  # which layouts it gets: both parts that of the sum
-        (whole, *others), named = call.meta["eager_input_vals"]
-        call.meta["eager_input_vals"] = (whole, whole, *others), named
 
 
 def _suits(x: Tensor) -> bool:
     """Not on a CPU, whose kernels are faster than what the compiler makes for it."""
     return x.is_cuda
+
+
+def _see_backward(match: Any, grad: Node, x: Node, *arguments: Any) -> None:
+    """Gives the backward operator what lies beside it."""
+    call, (*params, dim, need_input, need_params) = match.output_node(), arguments
+    if not (need_input and _suits(value(x))):
+        return
+    grads = grad.args if _is_sum_of_two(grad) else (grad, None)
+    norm = find_norm(call, x, dim)
+    if norm is None and grads[1] is None:
+        return
+    fields = [None] * 4 if norm is None else norm.write_before(call)
+    kept = x if norm is None or norm.affine is None else None
+    _call_joined(call, (*grads, kept, *params, dim, need_params, *fields), value(grad))
+    if norm is not None:
+        norm.take_sums(call)
+
+
+def _call_joined(call: Node, arguments: tuple[Any, ...], grad: Tensor) -> None:
+    """Makes ``call`` one of the operator for all of this; ``grad`` is the gradient as a whole."""
+    call.target = torch.ops.torch_srelu.srelu_backward_joined.default
+    call.args = arguments
+    values = tuple(value(a) if isinstance(a, Node) else a for a in arguments)
+    with value(call)[0].fake_mode:
+        call.meta["val"] = call.target(*values)
+    if "eager_input_vals" in call.meta:  # which layouts it gets: both parts that of the whole
+        more = None if values[1] is None else grad
+        call.meta["eager_input_vals"] = ((grad, more, *values[2:]), {})
 
 
 def _is_sum_of_two(grad: Node) -> bool:
@@ -90,7 +112,7 @@ def _is_sum_of_two(grad: Node) -> bool:
     if grad.target is not torch.ops.aten.add.Tensor or grad.kwargs or len(grad.users) > 1:
         return False
     parts = [p for p in grad.args if isinstance(p, Node) and _lies_in_memory(p)]
-    values, whole = [p.meta["val"] for p in parts], grad.meta["val"]
+    values, whole = [value(p) for p in parts], value(grad)
     return len([v for v in values if v.dtype == whole.dtype and v.shape == whole.shape]) == 2
 
 

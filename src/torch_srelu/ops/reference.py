@@ -45,7 +45,7 @@ def srelu(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: in
     Differentiable by torch to any order and in both modes; exports to plain operators.
     """
     v = x.to(compute_dtype(x))
-    _, _, slope, intercept = regions(v, *_broadcast(v, dim, t_r, a_r, t_l, a_l))
+    _, _, slope, intercept = regions(v, *broadcast(v, dim, t_r, a_r, t_l, a_l))
     # A flat tail is flat at infinity too, and 0 * inf is NaN. The infinity is replaced before the
     # product, not after: `where` behind it would send 0 * inf into the gradient of the slope.
     v = torch.where((slope == 0) & torch.isinf(v), 0.0, v)
@@ -61,7 +61,7 @@ def srelu_backward(
     """
     params = (t_r, a_r, t_l, a_l)
     g, v = grad.to(compute_dtype(x)), x.to(compute_dtype(x))
-    bt_r, ba_r, bt_l, ba_l = _broadcast(v, dim, *params)
+    bt_r, ba_r, bt_l, ba_l = broadcast(v, dim, *params)
     right, left, slope, _ = regions(v, bt_r, ba_r, bt_l, ba_l)
     per_element = (
         torch.where(right, g, 0.0) * (1 - ba_r),
@@ -91,8 +91,8 @@ def srelu_double_backward(
     params = (t_r, a_r, t_l, a_l)
     dtype = compute_dtype(x)
     g, v, u_x = grad.to(dtype), x.to(dtype), cotangents[0].to(dtype)
-    bt_r, ba_r, bt_l, ba_l = _broadcast(v, dim, *params)
-    u_tr, u_ar, u_tl, u_al = _broadcast(v, dim, *cotangents[1:])
+    bt_r, ba_r, bt_l, ba_l = broadcast(v, dim, *params)
+    u_tr, u_ar, u_tl, u_al = broadcast(v, dim, *cotangents[1:])
     right, left, slope, _ = regions(v, bt_r, ba_r, bt_l, ba_l)
     d_grad = (
         u_x * slope
@@ -121,7 +121,7 @@ def regions(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor) -> Re
     return Regions(right, left, slope, intercept)
 
 
-def _broadcast(x: Tensor, dim: int, *params: Tensor) -> tuple[Tensor, ...]:
+def broadcast(x: Tensor, dim: int, *params: Tensor) -> tuple[Tensor, ...]:
     """1-D parameters, shaped to lie along ``dim`` of ``x`` and in its dtype."""
     shape = [1] * x.dim()
     if params[0].shape[0] != 1:

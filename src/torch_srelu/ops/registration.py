@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from . import compute, inductor, reference
+from .joined import Norm
 
 
 def transformed() -> bool:
@@ -138,31 +139,51 @@ def _(grad, x, t_r, a_r, t_l, a_l, dim, need_input, need_params):
     return _fake_gradients(x, t_r.shape[0], need_input, 4 * need_params)
 
 
-@torch.library.custom_op("torch_srelu::srelu_backward_of_sum", mutates_args=())
-def srelu_backward_of_sum(
+@torch.library.custom_op("torch_srelu::srelu_backward_joined", mutates_args=())
+def srelu_backward_joined(
     grad: Tensor,
-    more: Tensor,
-    x: Tensor,
+    more: Tensor | None,
+    x: Tensor | None,
     t_r: Tensor,
     a_r: Tensor,
     t_l: Tensor,
     a_l: Tensor,
     dim: int,
-    need_input: bool,
     need_params: bool,
-) -> tuple[Tensor, Tensor]:
-    """`srelu_backward` of ``grad + more``, for `inductor`, which looks for such sums."""
-    check_lengths(x, (t_r, a_r, t_l, a_l), dim)
-    check_gradient(grad, x)
-    check_gradient(more, x)
-    needs = (need_input, need_params)
-    grads = compute.compute_backward(grad, x, t_r, a_r, t_l, a_l, dim, *needs, more=more)
-    return _no_none(x, grads)
+    z: Tensor | None,
+    mean: Tensor | None,
+    scale: Tensor | None,
+    shift: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`srelu_backward` with what `inductor` finds beside it in a network.
+
+    The gradient is ``grad + more``, if there is more. ``z`` and what follows are a `joined.Norm`;
+    with ``scale`` there is no ``x``, which is then its output. Its moments are the third result.
+    """
+    params, given = (t_r, a_r, t_l, a_l), z if x is None else x
+    assert given is not None, "neither x nor z is given"
+    check_lengths(given, params, dim)
+    for tensor in (grad, more, z):
+        if tensor is not None:
+            check_gradient(tensor, given)
+    if z is None or mean is None:
+        assert x is not None, "z comes without its mean"
+        grads = compute.compute_backward(grad, x, *params, dim, True, need_params, more=more)
+        return *_no_none(x, grads), x.new_empty(0)
+    norm = Norm(z, mean, scale, shift)
+    grad_x, rows, moments = compute.compute_backward_joined(
+        grad, more, x, params, dim, need_params, norm
+    )
+    return *_no_none(given, (grad_x, rows)), moments
 
 
-@srelu_backward_of_sum.register_fake
-def _(grad, more, x, t_r, a_r, t_l, a_l, dim, need_input, need_params):
-    return _fake_gradients(x, t_r.shape[0], need_input, 4 * need_params)
+@srelu_backward_joined.register_fake
+def _(grad, more, x, t_r, a_r, t_l, a_l, dim, need_params, z, mean, scale, shift):
+    given, channels = z if x is None else x, t_r.shape[0]
+    moments = given.new_empty(0)
+    if z is not None:
+        moments = z.new_empty((2, channels), dtype=reference.compute_dtype(z))
+    return *_fake_gradients(given, channels, True, 4 * need_params), moments
 
 
 def _fake_gradients(x: Tensor, channels: int, need_input: bool, rows: int):

@@ -29,10 +29,11 @@ from .triton_cuts import (
 from .triton_launch import Launch, elsewhere
 
 ADDS_BIAS = True  # its kernels compute SReLU of x + bias
-ADDS_GRADIENTS = True  # its kernels take a gradient in two parts
+JOINS = True  # its kernels take a gradient in two parts, and `joined.Norm`
 REMEMBERS = True  # it can remember calls (`Call`)
 
 NO_OUT = (None,) * len(kernels.OUT)
+NO_NORM = (None,) * len(kernels.NORM)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -62,14 +63,16 @@ class Backward(NamedTuple):
         need_input: bool,
         out: Sequence[Tensor | None],
         more: Tensor | None = None,
+        norm: Sequence[Tensor | None] = NO_NORM,
     ) -> Tensor | None:
         """The gradient of ``x``; those of the parameters and the bias go to ``out``."""
         grad_x = torch.empty_like(x) if need_input else None
+        joined = (more,) if self.out else (more, *norm)  # runs have no norm
         if self.second is None:
-            self.first(key, grad, x, grad_x, None, *params, bias, more, out=out[: self.out])
+            self.first(key, grad, x, grad_x, None, *params, bias, *joined, out=out[: self.out])
             return grad_x
         sums = x.new_empty(self.sums, dtype=compute_dtype(x))
-        self.first(key, grad, x, grad_x, sums, *params, bias, more, out=NO_OUT[: self.out])
+        self.first(key, grad, x, grad_x, sums, *params, bias, *joined, out=NO_OUT[: self.out])
         self.second(key, sums, params[1], params[3], out=out)
         return grad_x
 
@@ -80,11 +83,11 @@ def _backward_launch(
     dtype: torch.dtype,
     need_input: bool,
     need_params: bool,
-    need_bias: bool,
-    parts: int = 1,  # of the gradient that comes in
+    need_bias: int,  # sums beside those of the parameters: 2 for a norm
+    tensors: int = 2,  # that are read: the gradient, its second part, the input, a norm's
 ) -> Backward:
     channels, runs = view.channels, is_runs(view)
-    shape = backward_shape(view, dtype, parts)
+    shape = backward_shape(view, dtype, tensors, norm=need_bias == 2)
     how = cut_runs(view, shape, backward=True) if runs else cut_columns(view, shape)
     alone = runs and how.splits == 1
     compute = _compute(dtype)
@@ -140,14 +143,51 @@ def backward(
         with torch.cuda.device(x.device):
             return backward(grad, x, params, view, need_input, need_params, bias, need_bias, more)
     params, bias = _packed(params, bias)
-    parts = 1 if more is None else 2
-    launch = _backward_launch(view, x.dtype, need_input, need_params, need_bias, parts)
+    tensors = 2 if more is None else 3
+    launch = _backward_launch(view, x.dtype, need_input, need_params, int(need_bias), tensors)
     rows, out = None, NO_OUT
     if need_params or need_bias:
         rows = x.new_empty((4 * need_params + need_bias, view.channels), dtype=compute_dtype(x))
         of_params = rows[:4].unbind() if need_params else NO_OUT[:4]
         out = (*of_params, rows[-1] if need_bias else None)
     return launch(_key(x, params, bias), grad, x, params, bias, need_input, out, more), rows
+
+
+def takes_norm(view: View) -> bool:
+    """Whether `backward_joined` serves such tensors."""
+    return not is_runs(view)
+
+
+def backward_joined(
+    grad: Tensor,
+    more: Tensor | None,
+    x: Tensor,
+    params: Sequence[Tensor],
+    view: View,
+    need_params: bool,
+    norm: Sequence[Tensor | None],
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Like `backward`, with the moments of `joined.Norm`, whose fields are ``norm``.
+
+    Without its first one, ``x`` is what the norm was given.
+    """
+    if elsewhere(x):
+        with torch.cuda.device(x.device):
+            return backward_joined(grad, more, x, params, view, need_params, norm)
+    params, _ = _packed(params, None)
+    tensors = 2 + sum(t is not None for t in (more, norm[0]))
+    launch = _backward_launch(view, x.dtype, True, need_params, 2, tensors)
+    empty = functools.partial(x.new_empty, dtype=compute_dtype(x))
+    moments, rows = empty((2, view.channels)), None
+    out = NO_OUT[:4]
+    if need_params:
+        rows = empty((4, view.channels))
+        out = rows.unbind()
+    # Which tensors there are decides what is compiled.
+    key = (*_key(x, params, None), more is None, *(t is None for t in norm))
+    grad_x = launch(key, grad, x, params, None, True, (*out, moments), more, norm)
+    assert grad_x is not None
+    return grad_x, rows, moments
 
 
 class Call:
@@ -168,7 +208,7 @@ class Call:
         self._like_x = (x.shape, x.stride(), x.dtype, x.device)
         self._like_param = (params[0].shape, (1,), compute_dtype(x), x.device)
         self._forward = _forward_launch(view, x.dtype)
-        self._backward = _backward_launch(view, x.dtype, True, True, bias is not None)
+        self._backward = _backward_launch(view, x.dtype, True, True, int(bias is not None))
         self._taken: Guard | None = None
         self.taught = 0  # passes of calls of this kind that native/eager.cpp was told of
 

@@ -39,13 +39,13 @@ def forward_shape(view: View, dtype: torch.dtype) -> Shape:
     return Shape(tile, tile, warps, vector=1, programs=1 << 30)
 
 
-def backward_shape(view: View, dtype: torch.dtype, parts: int = 1) -> Shape:
-    """The cut of the backward pass, by shape, dtype, layout and parts of the gradient."""
+def backward_shape(view: View, dtype: torch.dtype, tensors: int = 2, norm: bool = False) -> Shape:
+    """The cut of the backward pass: shape, dtype, layout, tensors to read, `joined.Norm` or not."""
     if not is_runs(view):
         tile = 32 * 4 * 4 * max(1, 8 // dtype.itemsize)
         # Five fit on a multiprocessor; of one program more, all would wait for a second turn. With
-        # two gradients to read ahead, four.
-        fit, registers = (5, 96) if parts == 1 else (4, 128)
+        # more to read ahead, or to add up, fewer.
+        fit, registers = {2: (5, 96), 3: (4, 128), 4: (3, 168)}[min(4, tensors + norm)]
         programs = math.prod(view) // (8 * tile)  # a partial sum for eight steps is cheap
         programs = min(fit * MULTIPROCESSORS, max(MULTIPROCESSORS, programs))
         return Shape(tile, 64, warps=4, vector=4, programs=programs, registers=registers)

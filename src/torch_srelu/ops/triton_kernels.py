@@ -6,7 +6,8 @@ columns, they are loaded once for a block and used for many rows.
 
 With a bias, all of this is done for x + bias, which is never stored.
 
-The gradient that comes in may be given as two parts, whose sum is never stored either. The backward
+The gradient that comes in may be given as two parts, whose sum is never stored either, and a
+normalisation before SReLU may be joined (`joined.Norm`), of columns only. The backward
 writes the input gradient and, in the same pass, sums four numbers for every channel:
 g and g (x - t) over the right and over the left tail; a bias adds the sum of the input gradient.
 Each program keeps its sums in registers and writes one partial result; a second, small kernel adds
@@ -25,6 +26,7 @@ from .triton_tiles import block_columns, column_tile, read, read_tiles, run_lane
 
 # Gradients of parameters: rows of one tensor may begin anywhere.
 OUT = ["t_r_out", "a_r_out", "t_l_out", "a_l_out", "bias_out"]
+NORM = ["z_ptr", "mean_ptr", "scale_ptr", "shift_ptr"]  # `joined.Norm`
 
 # ---- the function ----
 
@@ -198,6 +200,7 @@ def backward_runs(
 @triton.jit(do_not_specialize=["blocks"])
 def backward_columns(
     g_ptr, x_ptr, gx_ptr, sums_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, more_ptr,
+    z_ptr, mean_ptr, scale_ptr, shift_ptr,
     total, columns, period, inner, blocks, steps, splits,
     INPUT: tl.constexpr, PARAMS: tl.constexpr, BIAS: tl.constexpr, COMPUTE: tl.constexpr,
     REPEAT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr,
@@ -209,12 +212,19 @@ def backward_columns(
         t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, k % period // inner, in_row, COMPUTE
     )
     t_r, a_r, t_l, a_l, bias = t_r[None, :], a_r[None, :], t_l[None, :], a_l[None, :], bias[None, :]
+    if mean_ptr is not None:
+        mean = tl.load(mean_ptr + k % period // inner, mask=in_row, other=0)[None, :]
+    if scale_ptr is not None:
+        scale = tl.load(scale_ptr + k % period // inner, mask=in_row, other=0)[None, :]
+        shift = tl.load(shift_ptr + k % period // inner, mask=in_row, other=0)[None, :]
     zeros = tl.zeros((ROWS, COLUMNS), dtype=COMPUTE)
-    right0, right1, left0, left1, input0 = zeros, zeros, zeros, zeros, zeros
+    right0, right1, left0, left1, input0, input1 = zeros, zeros, zeros, zeros, zeros, zeros
     next_g = read_tiles(g_ptr, split, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
     next_x = read_tiles(x_ptr, split, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
     if more_ptr is not None:
         next_m = read_tiles(more_ptr, split, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
+    if z_ptr is not None:
+        next_z = read_tiles(z_ptr, split, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
     for step in range(split, steps, splits):
         gs, xs, after = next_g, next_x, step + splits
         next_g = read_tiles(g_ptr, after, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
@@ -224,9 +234,17 @@ def backward_columns(
             next_m = read_tiles(
                 more_ptr, after, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN
             )
+        if z_ptr is not None:
+            zs = next_z
+            next_z = read_tiles(z_ptr, after, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
         for i in tl.static_range(REPEAT):
             start, offsets, mask = column_tile(step, i, total, columns, k, in_row, REPEAT, ROWS)
             g, x = gs[i].to(COMPUTE), _biased(xs[i], bias, bias_ptr, COMPUTE)
+            if scale_ptr is not None:  # x as it was normalised and stored
+                centred = x - mean
+                x = (centred * scale + shift).to(xs[i].dtype).to(COMPUTE)
+            elif z_ptr is not None:
+                centred = zs[i].to(COMPUTE) - mean
             if more_ptr is not None:
                 g += ms[i].to(COMPUTE)
             gx = g * _slope(x, t_r, a_r, t_l, a_l)
@@ -241,6 +259,8 @@ def backward_columns(
                 left1 = tl.where(left, left1 + g * (x - t_l), left1)
             if BIAS:
                 input0 += gx
+            if mean_ptr is not None:
+                input1 += gx * centred
     plane = tl.zeros((), tl.int64) + splits * columns  # sums: (planes, splits, columns)
     at = split * columns + k
     if PARAMS:
@@ -249,8 +269,10 @@ def backward_columns(
         tl.store(out + plane, tl.sum(right1, 0), mask=in_row)
         tl.store(out + 2 * plane, tl.sum(left0, 0), mask=in_row)
         tl.store(out + 3 * plane, tl.sum(left1, 0), mask=in_row)
-    if BIAS:  # the last plane
+    if BIAS:  # behind those of the parameters
         tl.store(sums_ptr + PARAMS * 4 * plane + at, tl.sum(input0, 0), mask=in_row)
+    if mean_ptr is not None:
+        tl.store(sums_ptr + (PARAMS * 4 + 1) * plane + at, tl.sum(input1, 0), mask=in_row)
 
 
 @triton.jit(do_not_specialize_on_alignment=OUT)
@@ -284,5 +306,5 @@ def finish(
         elif which == 3:
             tl.store(a_l_out + c, grad, mask=real)
     if BIAS:  # noqa: SIM102  # of the two conditions this one is known when it is compiled
-        if which == PARAMS * 4:
-            tl.store(bias_out + c, grad, mask=real)
+        if which >= PARAMS * 4:  # one row, or two
+            tl.store(bias_out + (which - PARAMS * 4) * channels + c, grad, mask=real)

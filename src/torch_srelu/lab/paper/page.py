@@ -75,7 +75,8 @@ PROTOCOL = f"""\
 - On CIFAR, all of these but NIN, and DSN without flips, are cut to {SHORT} epochs, the schedule
   with them. Such a number is called short, and says nothing about the paper's. Each must beat a
   linear classifier on the same input, which stands below them: the notes say whether it does. They
-  may be slow: each of those but NIN is given {PATIENCE} epochs to leave the loss of guessing.
+  may be slow: each of those but NIN is given {PATIENCE} epochs to leave the loss of guessing, and
+  so is GoogLeNet.
 - GoogLeNet is trained on Imagenette, ten of ImageNet's classes, with two seeds: which activation
   does better there is a hint, and no more, about what it does on ImageNet.
 

@@ -1,0 +1,176 @@
+"""Batch normalisation before SReLU, found in the graph of a training step.
+
+torch.compile writes its backward pass out, for the gradient ``g`` of its output, its input ``z``
+and the ``mean`` of each channel, as far as it concerns us as
+
+    sum(g)    sum(g * (z - mean))        over everything but the channels
+
+and its forward pass as ``(z - mean) * rstd * weight + bias``, each in the dtype of the arithmetic
+and then rounded. Whatever is written in another way is not taken for one.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+
+from . import layout
+from .reference import compute_dtype
+
+aten, convert = torch.ops.aten, torch.ops.prims.convert_element_type.default
+
+_SHAPES = (
+    aten.unsqueeze.default,
+    aten.squeeze.dims,
+    aten.view.default,
+    aten.reshape.default,
+)
+
+
+class FoundNorm(NamedTuple):
+    """A normalisation by its nodes: what it was given, numbers of its channels, sums it takes."""
+
+    z: Node
+    mean: Node
+    sums: list[Node]  # of the gradient
+    dots: list[Node]  # of the gradient times (z - mean)
+    affine: tuple[Node, Node, Node] | None  # rstd, weight, bias, if SReLU's input is made of them
+
+    def write_before(self, call: Node) -> list[Node | None]:
+        """The fields of a `joined.Norm`."""
+        channels = (value(self.z).shape[1],)
+        with call.graph.inserting_before(call):
+            mean = _make(call, aten.reshape.default, self.mean, channels)
+            if self.affine is None:
+                return [self.z, mean, None, None]
+            rstd, weight, shift = (
+                _make(call, aten.reshape.default, n, channels) for n in self.affine
+            )
+            return [self.z, mean, _make(call, aten.mul.Tensor, rstd, weight), shift]
+
+    def take_sums(self, call: Node) -> None:
+        """Puts the operator's third result in the place of the sums."""
+        with call.graph.inserting_after(call):
+            moments = _make(call, operator.getitem, call, 2)
+        for row, replaced in enumerate((self.sums, self.dots)):
+            for node in replaced:
+                with call.graph.inserting_after(moments):
+                    taken = _make(node, aten.select.int, moments, 0, row)
+                node.replace_all_uses_with(taken)
+
+
+def find_norm(call: Node, x: Node, dim: int) -> FoundNorm | None:
+    """The normalisation that needs sums of the gradient of ``x``, which ``call`` returns first."""
+    gradient = next((user for user in call.users if user.args[1:] == (0,)), None)
+    if gradient is None or dim != 1 or not _in_columns(value(x)):
+        return None
+    wide = [gradient, *(user for user in gradient.users if _is_wider(user))]
+    sums = [user for g in wide for user in g.users if _is_sum(user)]
+    for g in wide if sums else ():
+        for product in g.users:
+            dots = [user for user in product.users if _is_sum(user)]
+            centred = _times_centred(product, g) if dots else None
+            if centred is not None and _alike(value(centred[0]), value(x)):
+                return FoundNorm(*centred, sums, dots, _affine(x, *centred))
+    return None
+
+
+def value(node: Any) -> Any:
+    """What a node stands for, as a fake tensor."""
+    return node.meta["val"]
+
+
+def _in_columns(x: Tensor) -> bool:
+    """Whether our kernel takes the sums along: channels change with every element."""
+    if x.dim() < 2 or not all(isinstance(size, int) for size in x.shape):
+        return False
+    view = layout.view(x, x.shape[1], 1)
+    return view is not None and view.inner == 1 and view.channels > 1
+
+
+def _alike(one: Tensor, other: Tensor) -> bool:
+    """Whether both have one dtype and lie in memory alike."""
+    return (one.dtype, one.shape, one.stride()) == (other.dtype, other.shape, other.stride())
+
+
+def _is_wider(node: Node) -> bool:
+    """Whether it only brings a tensor to the dtype of the arithmetic."""
+    return node.target is convert and node.args[1] == compute_dtype(value(node.args[0]))
+
+
+def _is_sum(node: Node) -> bool:
+    """Whether it is a sum over everything but dimension 1."""
+    if node.target is not aten.sum.dim_IntList or node.kwargs or len(node.args) != 2:
+        return False
+    summed: Any = node.args[1]
+    axes = range(value(node.args[0]).dim())
+    return list(summed) == [axis for axis in axes if axis != 1]
+
+
+def _times_centred(product: Node, gradient: Node) -> tuple[Node, Node] | None:
+    """z and the mean, if it is ``gradient * (z - mean)``."""
+    others = [a for a in product.args if a is not gradient]
+    if product.target is not aten.mul.Tensor or len(others) != 1:
+        return None
+    return _centred(others[0])
+
+
+def _centred(node: Any) -> tuple[Node, Node] | None:
+    """z and the mean, if it is ``z - mean``, one for each channel."""
+    if not _calls(node, aten.sub.Tensor) or not isinstance(node.args[0], Node):
+        return None
+    z, mean = node.args
+    z, mean = z.args[0] if _is_wider(z) else z, _reshaped(mean)
+    return (z, mean) if _is_of_channels(mean, value(z)) else None
+
+
+def _affine(x: Node, z: Node, mean: Node) -> tuple[Node, Node, Node] | None:
+    """rstd, weight and bias, if ``x`` is nothing but the normalised ``z``."""
+    total: Any = x.args[0] if x.target is convert else x
+    if not _calls(total, aten.add.Tensor):
+        return None
+    product, bias = total.args
+    if not (_calls(product, aten.mul.Tensor) and _calls(product.args[0], aten.mul.Tensor)):
+        return None
+    centred, rstd = product.args[0].args
+    numbers = (_reshaped(rstd), _reshaped(product.args[1]), _reshaped(bias))
+    if _centred(centred) != (z, mean) or not all(_is_of_channels(n, value(z)) for n in numbers):
+        return None
+    return numbers
+
+
+def _calls(node: Any, target: Any) -> bool:
+    return isinstance(node, Node) and node.target is target and not node.kwargs
+
+
+def _is_of_channels(node: Any, z: Tensor) -> bool:
+    """Whether it holds a number for each channel of ``z``, in the dtype of the arithmetic."""
+    if not isinstance(node, Node):
+        return False
+    numbers = value(node)
+    return numbers.dtype == compute_dtype(z) and math.prod(numbers.shape) == z.shape[1]
+
+
+def _reshaped(node: Any) -> Any:
+    """What a node shows in another shape."""
+    while isinstance(node, Node) and node.target in _SHAPES:
+        node = node.args[0]
+    return node
+
+
+def _make(like: Node, target: Any, *arguments: Any) -> Node:
+    """A new node where the graph inserts, of the same part of the step as ``like``."""
+    made = like.graph.call_function(target, arguments)
+    first, *others = [value(a) if isinstance(a, Node) else a for a in arguments]
+    made.meta = {k: v for k, v in like.meta.items() if k in ("partitioner_tag", "stack_trace")}
+    if target is operator.getitem:
+        made.meta["val"] = first[others[0]]
+    else:
+        with first.fake_mode:
+            made.meta["val"] = target(first, *others)
+    return made

@@ -1,0 +1,145 @@
+"""Batch normalisation before SReLU, found in the graph that torch.compile makes of a step."""
+
+import copy
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+import torch.nn.functional as F
+from functorch.compile import make_boxed_func
+from torch import Tensor, nn
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._inductor.compile_fx import joint_graph_passes
+from torch._inductor.decomposition import select_decomp_table
+from torch.fx import GraphModule, Node
+
+import torch_srelu as ts
+from checks import DEVICE
+from torch_srelu.ops import inductor
+
+JOINED = torch.ops.torch_srelu.srelu_backward_joined.default
+PLAIN = torch.ops.torch_srelu.srelu_backward.default
+GRAD, MORE, X, Z, MEAN, SCALE = 0, 1, 2, 9, 10, 11  # places among the operator's arguments
+
+
+@pytest.fixture(autouse=True)
+def _in_sight(monkeypatch) -> None:
+    """Where there is no GPU, the CPU stands for one."""
+    if DEVICE == "cpu":
+        monkeypatch.setattr(inductor, "_suits", lambda x: True)
+
+
+class Block(nn.Module):
+    """Two normalised SReLUs, the second behind a residual sum, as at the end of a bottleneck."""
+
+    def __init__(self, channels: int = 8) -> None:
+        super().__init__()
+        self.first, self.second = (nn.Conv2d(channels, channels, 1, bias=False) for _ in range(2))
+        self.norms = nn.ModuleList(nn.BatchNorm2d(channels) for _ in range(2))
+        self.units = nn.ModuleList(ts.SReLU(channels) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.units[0](self.norms[0](self.first(x)))
+        return self.units[1](self.norms[1](self.second(y)) + x)
+
+
+def network(*blocks: nn.Module) -> nn.Module:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 8, 1), *blocks, nn.Conv2d(8, 5, 1)).double()
+    for parameter in net.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    return net.to(DEVICE, memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+
+def images(memory_format: torch.memory_format = torch.channels_last) -> Tensor:
+    torch.manual_seed(1)
+    x = torch.randn(4, 3, 5, 6, dtype=torch.float64, device=DEVICE)
+    return x.contiguous(memory_format=memory_format)
+
+
+def backward_calls(net: nn.Module, x: Tensor) -> list[Node]:
+    """SReLU's operators in the compiled backward pass of a step, whose gradients are right.
+
+    The compiler's own passes and its split into forward and backward, without its code: the graphs
+    run as they are.
+    """
+    graphs: list[GraphModule] = []
+
+    def split(joint: GraphModule, inputs: Sequence[Tensor], **about) -> tuple:
+        joint_graph_passes(joint)
+        return min_cut_rematerialization_partition(joint, inputs, **about)
+
+    def keep(graph: GraphModule, _: Sequence[Tensor]) -> Callable:
+        graphs.append(graph)
+        return make_boxed_func(graph.forward)
+
+    backend = aot_autograd(
+        fw_compiler=keep, partition_fn=split, decompositions=select_decomp_table()
+    )
+    alone = copy.deepcopy(net)
+    torch.compile(net, backend=backend, fullgraph=True)(x).square().mean().backward()
+    alone(x).square().mean().backward()
+    for (name, parameter), other in zip(net.named_parameters(), alone.parameters(), strict=True):
+        torch.testing.assert_close(parameter.grad, other.grad, msg=name)
+    (_, backward) = graphs
+    calls = [n for n in backward.graph.nodes if n.target in (JOINED, PLAIN)]
+    return calls[::-1]  # as in the forward pass
+
+
+def test_sums_are_taken_along_and_inputs_are_not_kept() -> None:
+    inner, outer = backward_calls(network(Block()), images())
+    assert inner.target is outer.target is JOINED
+    assert inner.args[X] is None  # computed from what was normalised
+    assert inner.args[SCALE] is not None
+    assert isinstance(outer.args[X], Node)  # a residual sum
+    assert isinstance(outer.args[Z], Node)
+    assert outer.args[SCALE] is None
+
+
+def test_gradients_that_meet_are_added_beside_them() -> None:
+    _, meeting, *_ = backward_calls(network(Block(), Block()), images())
+    assert all(isinstance(meeting.args[place], Node) for place in (GRAD, MORE, X, Z, MEAN))
+
+
+def test_with_frozen_units_and_norms() -> None:
+    net = network(Block())
+    for module in net.modules():
+        if isinstance(module, ts.SReLU):
+            module.frozen = True
+        if isinstance(module, nn.BatchNorm2d):
+            module.eval()
+    assert [call.target for call in backward_calls(net, images())] == [JOINED, JOINED]
+
+
+class Centred(nn.Module):
+    """Not a normalisation, though something is subtracted and sums of its gradient are taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean = nn.Parameter(torch.zeros(4, 8, 1, 1))  # of images too
+        self.unit = ts.SReLU(8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.unit(x - self.mean)
+
+
+class InstanceNormed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.unit = ts.SReLU(8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.unit(F.instance_norm(x))
+
+
+@pytest.mark.parametrize("other", [Centred, InstanceNormed])
+def test_what_is_no_batch_normalisation_is_left_alone(other: type[nn.Module]) -> None:
+    (call,) = backward_calls(network(other()), images())
+    assert call.target is PLAIN
+
+
+def test_channels_that_lie_together_are_left_alone() -> None:
+    net = network(Block()).to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+    calls = backward_calls(net, images(torch.contiguous_format))
+    assert [call.target for call in calls] == [PLAIN, PLAIN]

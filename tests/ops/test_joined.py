@@ -1,0 +1,102 @@
+"""SReLU's backward pass with what lies beside it in a network, by every execution."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from checks import (
+    EXECUTIONS,
+    INTERPRETED,
+    LAYOUTS,
+    TRUNCATION_ULPS,
+    ULPS,
+    Problem,
+    assert_right,
+    device_of,
+    double_problem,
+    lay_out,
+    opcheck,
+    using,
+)
+from torch_srelu.ops import registration
+from torch_srelu.ops.joined import Norm
+
+pytestmark = pytest.mark.parametrize("execution", EXECUTIONS)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_gradient_in_two_parts(execution: str, layout: str) -> None:
+    x, params = double_problem(execution, layout)
+    part, more = torch.randn_like(x), torch.randn_like(x)
+    with using(execution), torch.no_grad():
+        arguments = (part, more, x, *params, 1, True, None, None, None, None)
+        opcheck(registration.srelu_backward_joined, arguments, layout)
+        *got, moments = registration.srelu_backward_joined(*arguments)
+        expected = registration.srelu_backward(part + more, x, *params, 1, True, True)
+    torch.testing.assert_close(tuple(got), expected)
+    assert moments.numel() == 0
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_normalisation_before_it(execution: str, layout: str, parts: int, kept: bool) -> None:
+    """``kept``: whether SReLU's input is there, or is computed from what was normalised."""
+    x, params = double_problem(execution, layout)
+    part, more = torch.randn_like(x), torch.randn_like(x) if parts == 2 else None
+    z, numbers = lay_out(torch.randn_like(x), layout), torch.randn(3, 3).to(x)
+    norm = (z, numbers[0], None, None) if kept else (z, *numbers)
+    with using(execution), torch.no_grad():
+        arguments = (part, more, x if kept else None, *params, 1, True, *norm)
+        opcheck(registration.srelu_backward_joined, arguments, layout)
+        grad_x, rows, moments = registration.srelu_backward_joined(*arguments)
+        resting = registration.srelu_backward_joined(*arguments[:8], False, *norm)
+    mean, scale, shift = (n[:, None, None] for n in numbers)
+    if not kept:
+        x = (z - mean) * scale + shift
+    grad = part if more is None else part + more
+    with torch.no_grad():
+        expected = registration.srelu_backward(grad, x, *params, 1, True, True)
+    torch.testing.assert_close((grad_x, rows), expected)
+    sums = [expected[0].sum((0, 2, 3)), (expected[0] * (z - mean)).sum((0, 2, 3))]
+    torch.testing.assert_close(moments, torch.stack(sums))
+    assert torch.equal(resting[0], grad_x)
+    assert torch.equal(resting[2], moments)
+    assert resting[1].numel() == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("kept", [True, False])
+def test_three_way(execution: str, dtype: torch.dtype, parts: int, kept: bool) -> None:
+    """Tensors of many blocks, and repeated to the bit."""
+    if INTERPRETED and execution == "triton" and dtype == torch.bfloat16 and not kept:
+        pytest.skip("the interpreter truncates: a value near a threshold can change sides")
+    torch.manual_seed(0)
+    z, x, part, more = (
+        lay_out(torch.randn(6, 40, 5, 7, dtype=dtype), "channels_last") for _ in range(4)
+    )
+    norm = Norm(z, *torch.randn(3, 40))
+    if not kept:
+        x = norm.output(1)
+    grad = part + more if parts == 2 else part
+    problem = Problem(x, [torch.randn(40) for _ in range(4)], grad, 1)
+    more = more if parts == 2 else None
+    given = (part, more, x, *problem.params, 1, True, *norm[:2], None, None)
+    if not kept:
+        given = (part, more, None, *given[3:9], *norm)
+    device = device_of(execution)
+    arguments = [a.to(device) if isinstance(a, Tensor) else a for a in given]
+    with using(execution):
+        first = registration.srelu_backward_joined(*arguments)
+        again = registration.srelu_backward_joined(*arguments)
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    grad_x, rows, moments = (t.cpu() for t in first)
+    if parts == 1 or dtype == torch.float32:  # else the sum was rounded for the reference alone
+        assert_right(problem, problem.plain(dtype)[0], [grad_x, *rows])
+    exact = problem.plain(torch.float64)[1][0]
+    terms = torch.stack([exact, exact * (z.double() - norm.mean.double()[:, None, None])])
+    rounded = torch.finfo(dtype).eps * (1 + TRUNCATION_ULPS.get(dtype, 0))
+    slack = rounded + ULPS * torch.finfo(torch.float32).eps
+    error = (moments - terms.sum((1, 3, 4))).abs()
+    assert bool((error <= slack * terms.abs().sum((1, 3, 4))).all())
