@@ -12,7 +12,7 @@
 
 namespace {
 
-constexpr int SOURCES = 6; /* ops/cpp.py asks for: to be raised when what it calls changes */
+constexpr int SOURCES = 7; /* ops/cpp.py asks for: to be raised when what it calls changes */
 constexpr int ARG_DIM = 5, ARG_BIAS = 6, ARGS = 7; /* srelu(x, t_r, a_r, t_l, a_l, dim, bias) */
 
 Calls calls;
@@ -21,6 +21,7 @@ Calls calls;
 std::vector<Tensor> unpacked(PyObject *const *args)
 {
     std::vector<Tensor> tensors;
+    tensors.reserve(ARGS - 1);
     for (int i = 0; i < ARGS; i++) {
         if (i == ARG_DIM || (i == ARG_BIAS && args[i] == Py_None))
             continue;
@@ -54,7 +55,7 @@ PyObject *srelu(PyObject *, PyObject *const *args, Py_ssize_t count)
     HANDLE_TH_ERRORS
     if (count < ARGS || count > ARGS + 1 || !PyLong_CheckExact(args[ARG_DIM]))
         Py_RETURN_NONE;
-    const auto tensors = unpacked(args);
+    auto tensors = unpacked(args);
     const int64_t dim = PyLong_AsLongLong(args[ARG_DIM]);
     if (PyErr_Occurred()) { /* no such dimension */
         PyErr_Clear();
@@ -76,7 +77,7 @@ PyObject *srelu(PyObject *, PyObject *const *args, Py_ssize_t count)
     Tensor y;
     {
         pybind11::gil_scoped_release no_gil;
-        y = SReLU::apply(reinterpret_cast<int64_t>(call), repeatable, at::TensorList(tensors));
+        y = recorded(*call, std::move(tensors), repeatable);
     }
     return THPVariable_Wrap(y);
     END_HANDLE_TH_ERRORS

@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <mutex>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -35,29 +36,24 @@ PyObject *wrapped(Kept &&kept)
     return capsule;
 }
 
-using Node = torch::autograd::CppNode<SReLU>;
-
 /* The node that made t, or what t is a view of, if its output need not be kept; else null. */
 Node *repeatable(const Tensor &t)
 {
     const Tensor base = t.is_view() ? Tensor(t._base()) : t;
-    auto *node = dynamic_cast<Node *>(base.grad_fn().get());
-    return node && node->ctx_.saved_data.count("places") ? node : nullptr;
+    auto *const made_by = base.grad_fn().get();
+    if (!made_by || typeid(*made_by) != typeid(Node)) /* cheaper than a dynamic_cast */
+        return nullptr;
+    auto *const node = static_cast<Node *>(made_by);
+    return node->repeatable ? node : nullptr;
 }
-
-/* What backward of a node runs under, and frees what the node has saved. */
-struct Mutex : torch::autograd::Node {
-    static std::mutex &of(torch::autograd::Node &node) { return node.*(&Mutex::mutex_); }
-};
 
 /* What t, the output of a node, is computed of; nothing if one of them is gone or has changed, or
  * if another thread runs the backward pass of the node. */
 variable_list origin(const Tensor &t, Node &node)
 {
-    const Call &call = SReLU::call_of(node.ctx_);
-    if (t._version() != 0 || !call.looks[X].fit(t))
+    if (t._version() != 0 || !node.call->looks[X].fit(t))
         return {};
-    const std::unique_lock<std::mutex> alone(Mutex::of(node), std::try_to_lock);
+    const std::unique_lock<std::mutex> alone(node.mutex(), std::try_to_lock);
     if (!alone)
         return {};
     variable_list from;
@@ -66,8 +62,7 @@ variable_list origin(const Tensor &t, Node &node)
     } catch (const std::exception &) {
         return {};
     }
-    const int64_t before = node.ctx_.saved_data["places"].toInt();
-    return call.fit(from) && places(t, from) == before ? from : variable_list();
+    return node.call->fit(from) && places(t, from) == node.places ? from : variable_list();
 }
 
 PyObject *pack(PyObject *, PyObject *given)
@@ -87,7 +82,7 @@ PyObject *pack(PyObject *, PyObject *given)
     for (const Tensor &from : node ? origin(t, *node) : variable_list())
         kept.tensors.emplace_back(from.tensor_data(), from._version());
     if (!kept.tensors.empty())
-        kept.call = &SReLU::call_of(node->ctx_);
+        kept.call = node->call;
     else
         kept.tensors.emplace_back(t.tensor_data(), t._version());
     return wrapped(std::move(kept));
@@ -139,7 +134,7 @@ PyObject *origin_of(PyObject *, PyObject *output)
     const variable_list from = node ? origin(t, *node) : variable_list();
     if (from.empty())
         Py_RETURN_NONE;
-    return arguments(from, SReLU::call_of(node->ctx_)).release().ptr();
+    return arguments(from, *node->call).release().ptr();
     END_HANDLE_TH_ERRORS
 }
 
