@@ -88,6 +88,8 @@ class recompute_outputs:
 
 def active() -> bool:
     """Whether autograd asks `recompute_outputs` what to keep, in this thread."""
+    if torch.compiler.is_compiling():  # which could not trace the question
+        return False
     hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)  # type: ignore[attr-defined]
     return hooks is not None and hooks[0] in (_pack, _HOOKS[0])  # not others, who want to see all
 

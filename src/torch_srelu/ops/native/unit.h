@@ -63,18 +63,16 @@ uint64_t mutable_address(const Tensor &t)
     return t.defined() ? reinterpret_cast<uint64_t>(t.mutable_data_ptr()) : 0;
 }
 
-/* at::empty_strided, less its way through the dispatcher: a unit needs eight tensors a step. */
-Tensor fresh(const Tensor &like, c10::IntArrayRef sizes, c10::IntArrayRef strides)
+/* at::empty_like, less its way through the dispatcher: a unit needs seven tensors a step. */
+Tensor fresh(const Tensor &like)
 {
     c10::Allocator *const allocator = like.storage().allocator();
     if (!allocator) /* memory that is not torch's own */
-        return at::empty_strided(sizes, strides, like.options());
+        return at::empty_strided(like.sizes(), like.strides(), like.options());
     const auto key = c10::computeDispatchKey(like.scalar_type(), at::kStrided, like.device());
-    return at::detail::empty_strided_generic(sizes, strides, allocator, c10::DispatchKeySet(key),
-                                             like.scalar_type());
+    return at::detail::empty_strided_generic(like.sizes(), like.strides(), allocator,
+                                             c10::DispatchKeySet(key), like.scalar_type());
 }
-
-Tensor fresh(const Tensor &t) { return fresh(t, t.sizes(), t.strides()); }
 
 /* plan_launch; again where this thread has no CUDA context yet, which filling `out` gives it. */
 int launched(const Plan &plan, void *stream, const uint64_t *args, const Tensor &out)
@@ -94,18 +92,23 @@ variable_list quick_backward(const Call &call, const Tensor &grad, const variabl
         return {};
     const bool biased = saved.size() > BIAS;
     variable_list grads;
+    grads.reserve(saved.size());
     for (const Tensor &t : saved)
         grads.push_back(fresh(t));
     const Tensor none;
     const auto out = [&](size_t i) { return i < grads.size() ? mutable_address(grads[i]) : 0; };
     const uint64_t outs[] = {out(T_R), out(A_R), out(T_L), out(A_L), out(BIAS)};
     const bool alone = call.sums.empty();
-    const Tensor sums = alone ? none : fresh(grads[T_R], call.sums, {call.sums.back(), 1});
+    c10::DataPtr sums; /* no tensor: nobody else sees it */
+    if (!alone)
+        sums = grads[T_R].storage().allocator()->allocate(c10::multiply_integers(call.sums) *
+                                                          grads[T_R].element_size());
+    const auto sums_at = reinterpret_cast<uint64_t>(sums.get());
     const uint64_t first_args[] = {
         address(grad),
         address(saved[X]),
         mutable_address(grads[X]),
-        mutable_address(sums),
+        sums_at,
         address(saved[T_R]),
         address(saved[A_R]),
         address(saved[T_L]),
@@ -123,8 +126,8 @@ variable_list quick_backward(const Call &call, const Tensor &grad, const variabl
         return {};
     if (!error && !alone) {
         const uint64_t second_args[] = {
-            address(sums), address(saved[A_R]), address(saved[A_L]), outs[0],
-            outs[1],       outs[2],             outs[3],             outs[4],
+            sums_at, address(saved[A_R]), address(saved[A_L]), outs[0],
+            outs[1], outs[2],             outs[3],             outs[4],
         };
         error = plan_launch(&call.second, stream, second_args);
     }
