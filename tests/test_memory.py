@@ -169,13 +169,22 @@ def test_an_exception_ends_the_context() -> None:
     assert not memory.active()
 
 
+def test_a_context_may_be_entered_again() -> None:
+    context = recompute_outputs()
+    with context:
+        with context:
+            assert memory.active()
+        assert memory.active()
+    assert not memory.active()
+
+
 def test_frozen_units() -> None:
     net = nn.Sequential(conv(), unit(), conv(), unit(), conv())
     net[1].frozen = True
     assert_same_gradients(net, images())
 
 
-@pytest.mark.parametrize("where", ["inside", "outside"])
+@pytest.mark.parametrize("where", ["inside", "decorated", "outside"])
 def test_compiled_code(where) -> None:
     net, x = nn.Sequential(conv(), unit(), conv()), images(requires_grad=True)
     expected = gradients(net, x, contextlib.nullcontext())
@@ -184,10 +193,10 @@ def test_compiled_code(where) -> None:
         with recompute_outputs():
             return net(x)
 
-    compiled = torch.compile(inside if where == "inside" else net, backend="aot_eager")
-    around = Call(compiled)
+    function = {"inside": inside, "decorated": recompute_outputs()(inside), "outside": net}[where]
+    around = Call(torch.compile(function, backend="aot_eager", fullgraph=True))
     around.net = net
-    context = contextlib.nullcontext() if where == "inside" else recompute_outputs()
+    context = recompute_outputs() if where == "outside" else contextlib.nullcontext()
     found = gradients(around, x, context)
     torch.testing.assert_close(found, expected)
 

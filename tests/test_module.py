@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.utils import parametrize
 
 from torch_srelu import LazySReLU, SReLU
 from torch_srelu.module import NAMES
@@ -41,6 +42,17 @@ def test_reset_parameters() -> None:
             p.add_(1.0)
     unit.reset_parameters()
     assert all(torch.equal(before[k], v) for k, v in unit.state_dict().items())
+
+
+def test_tensors_are_the_attributes() -> None:
+    unit, x = SReLU(3, a_l=0.3), torch.randn(2, 3)
+    del unit.t_r
+    unit.t_r = nn.Parameter(torch.full((3,), 0.5))  # no longer the first that was registered
+    assert all(t is getattr(unit, n) for t, n in zip(unit.tensors(), NAMES, strict=True))
+    y = torch.func.functional_call(unit, {"a_l": torch.zeros(3)}, x)
+    assert torch.equal(y, x.clamp(min=0))
+    parametrize.register_parametrization(unit, "a_l", nn.Softplus())
+    assert torch.equal(unit.tensors()[3], F.softplus(unit.parametrizations.a_l.original))
 
 
 def test_repr() -> None:

@@ -57,14 +57,13 @@ def srelu(
     learns = not (frozen and torch.is_grad_enabled())
     quick = cpp.compiled if learns and not torch.compiler.is_compiling() else None
     if quick is not None and backends.forced is None:
-        recomputed = memory.active()
         try:
-            y = quick.srelu(x, t_r, a_r, t_l, a_l, dim, bias, recomputed)
+            y = quick.srelu(x, t_r, a_r, t_l, a_l, dim, bias)
         except RuntimeError:
             _refuse_nested(x)
             raise
-        if y is None and recomputed:
-            y = memory.noted(quick.srelu, x, t_r, a_r, t_l, a_l, dim, bias)
+        if y is None and memory.active():
+            y = memory.noted(quick.srelu, x, t_r, a_r, t_l, a_l, dim, bias, True)
         if y is not None:
             return y
     tensors = (x, t_r, a_r, t_l, a_l) if bias is None else (x, t_r, a_r, t_l, a_l, bias)

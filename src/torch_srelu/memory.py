@@ -14,11 +14,11 @@ the nodes of autograd's graph that made them.
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, UntypedStorage
@@ -26,10 +26,11 @@ from torch import Tensor, UntypedStorage
 from .ops import backends, compute, cpp, eager
 
 Output = TypeVar("Output", Tensor, Tensor | None)
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 
-@contextlib.contextmanager
-def recompute_outputs() -> Iterator[None]:
+class recompute_outputs:
     """Forward passes inside this context keep no output of SReLU for their backward pass.
 
     Where a layer would keep it, the backward pass computes it again from the unit's input, to the
@@ -62,29 +63,42 @@ def recompute_outputs() -> Iterator[None]:
         ...     loss = net(torch.randn(2, 3, 8, 8)).sum()
         >>> loss.backward()
     """
-    if torch.compiler.is_compiling():
-        yield
-        return
-    # Parameters that are sharded must be copied, which C++ does not do.
-    hooks = (_pack, _unpack) if _distributed() else _HOOKS
-    with torch.autograd.graph.saved_tensors_hooks(*hooks):
-        _here.depth += 1
-        try:
-            yield
-        finally:
-            _here.depth -= 1
+
+    # Without state, so that a context may be entered again, and by several threads: torch knows
+    # which hooks are in use. No generator, which would cost as much as a small layer.
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        if not torch.compiler.is_compiling():
+            # Parameters that are sharded must be copied, which C++ does not do.
+            _push(*((_pack, _unpack) if _distributed() else _HOOKS))
+
+    def __exit__(self, *error: object) -> None:
+        if not torch.compiler.is_compiling():
+            _pop()
+
+    def __call__(self, function: Callable[Given, Result]) -> Callable[Given, Result]:
+        @functools.wraps(function)
+        def recomputing(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+            with recompute_outputs():  # not self, a context that the compiler did not see made
+                return function(*args, **kwargs)
+
+        return recomputing
 
 
 def active() -> bool:
-    """Whether this thread is inside of `recompute_outputs`."""
-    return _here.depth > 0
+    """Whether autograd asks `recompute_outputs` what to keep, in this thread."""
+    if torch.compiler.is_compiling():  # which could not trace the question
+        return False
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)  # type: ignore[attr-defined]
+    return hooks is not None and hooks[0] in (_pack, _HOOKS[0])  # not others, who want to see all
 
 
 def noted(function: Callable[..., Output], *call: Any) -> Output:
-    """``function(x, t_r, a_r, t_l, a_l, dim, bias, ...)``, with its output noted for `_pack`."""
-    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)  # type: ignore[attr-defined]
-    if hooks is None or hooks[0] not in (_pack, _HOOKS[0]):  # others, who want to see all
-        return function(*call)
+    """``function(x, t_r, a_r, t_l, a_l, dim, bias, ...)``, with its output noted for `_pack`.
+
+    To be called where `recompute_outputs` is `active`.
+    """
     _here.noting, _here.input = True, None
     try:
         with torch.autograd.graph.saved_tensors_hooks(_pack, _unpack):
@@ -101,7 +115,6 @@ def noted(function: Callable[..., Output], *call: Any) -> Output:
 class _Here(threading.local):
     """What this thread is doing; torch's hooks belong to threads as well."""
 
-    depth = 0
     noting = False  # whether a unit is giving its tensors to autograd, the input first
     input: _Kept | _Recomputed | None = None  # what autograd keeps of that
 
@@ -216,8 +229,11 @@ class _Parameters:
         return self._tensors
 
 
+_AVAILABLE = torch.distributed.is_available()  # which a torch is, or is not
+
+
 def _distributed() -> bool:
-    return torch.distributed.is_available() and torch.distributed.is_initialized()
+    return _AVAILABLE and torch.distributed.is_initialized()
 
 
 class _Recomputed:
@@ -305,7 +321,11 @@ _outputs: weakref.WeakKeyDictionary[UntypedStorage, _Output] = weakref.WeakKeyDi
 
 # For saved_tensors_hooks. Where there is C++, the usual cases stay in it (native/kept.h).
 _HOOKS: tuple[Callable[..., Any], Callable[..., Any]] = (_pack, _unpack)
+# What saved_tensors_hooks does when it is entered and left.
+_push: Callable[..., object] = torch._C._autograd._push_saved_tensors_default_hooks  # type: ignore[attr-defined]
+_pop: Callable[[], object] = torch._C._autograd._pop_saved_tensors_default_hooks  # type: ignore[attr-defined]
 if cpp.compiled is not None:
     known = _outputs.data  # type: ignore[attr-defined] # the dict in it: C can ask for its size
     cpp.compiled.set_hooks(_pack, _unpack, _compute, _is_noted, known)
     _HOOKS = (cpp.compiled.pack, cpp.compiled.unpack)
+    _push, _pop = cpp.compiled.push_hooks, cpp.compiled.pop_hooks

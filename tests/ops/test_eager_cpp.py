@@ -136,6 +136,29 @@ def test_gradients_that_are_not_laid_out_like_the_input(grad, layout) -> None:
         close(f, e)
 
 
+class NoGradient(torch.autograd.Function):
+    """A layer that has no gradient for its input."""
+
+    @staticmethod
+    def forward(ctx, y):
+        return y * 1
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[override]
+        return None
+
+
+def test_a_layer_behind_without_a_gradient() -> None:
+    kind = Kind(biased=True)
+    found = torch.autograd.grad(NoGradient.apply(kind()).sum(), kind.tensors)
+    assert kind.driver.launched == [FORWARD, BACKWARD]
+    assert not any(f.any() for f in found)
+
+
+def test_the_name_of_the_node() -> None:
+    assert Kind()().grad_fn.name() == "SReLUBackward"
+
+
 def test_a_batch_of_gradients() -> None:
     kind = Kind()
     grads = torch.randn(3, *kind.x.shape)

@@ -147,8 +147,8 @@ def activated(conv: nn.Conv2d, act: nn.Module, x: Tensor) -> Tensor:
     # Not in evaluation, where others may look at the unit's input.
     if not (act.training and x.is_cuda and isinstance(act, SReLU)):
         return act(convolve(conv, x))
-    y, params = convolve(conv, x, biased=False), (act.t_r, act.a_r, act.t_l, act.a_l)
-    return srelu(y, *params, act.dim, bias=conv.bias, frozen=act.frozen)
+    y = convolve(conv, x, biased=False)
+    return srelu(y, *act.tensors(), act.dim, bias=conv.bias, frozen=act.frozen)
 
 
 def convolve(conv: nn.Conv2d, x: Tensor, biased: bool = True) -> Tensor:

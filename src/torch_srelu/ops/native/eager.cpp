@@ -12,7 +12,7 @@
 
 namespace {
 
-constexpr int SOURCES = 6; /* ops/cpp.py asks for: to be raised when what it calls changes */
+constexpr int SOURCES = 7; /* ops/cpp.py asks for: to be raised when what it calls changes */
 constexpr int ARG_DIM = 5, ARG_BIAS = 6, ARGS = 7; /* srelu(x, t_r, a_r, t_l, a_l, dim, bias) */
 
 Calls calls;
@@ -21,6 +21,7 @@ Calls calls;
 std::vector<Tensor> unpacked(PyObject *const *args)
 {
     std::vector<Tensor> tensors;
+    tensors.reserve(ARGS - 1);
     for (int i = 0; i < ARGS; i++) {
         if (i == ARG_DIM || (i == ARG_BIAS && args[i] == Py_None))
             continue;
@@ -54,7 +55,7 @@ PyObject *srelu(PyObject *, PyObject *const *args, Py_ssize_t count)
     HANDLE_TH_ERRORS
     if (count < ARGS || count > ARGS + 1 || !PyLong_CheckExact(args[ARG_DIM]))
         Py_RETURN_NONE;
-    const auto tensors = unpacked(args);
+    auto tensors = unpacked(args);
     const int64_t dim = PyLong_AsLongLong(args[ARG_DIM]);
     if (PyErr_Occurred()) { /* no such dimension */
         PyErr_Clear();
@@ -67,8 +68,11 @@ PyObject *srelu(PyObject *, PyObject *const *args, Py_ssize_t count)
         Py_RETURN_NONE;
     if (!wants_gradients(tensors))
         return THPVariable_Wrap(forward_without_gil(*call, tensors));
-    const bool repeatable = count > ARGS && args[ARGS] == Py_True;
-    if (!call->trains || (repeatable && !can_repeat(args[X], tensors)))
+    const bool noted = count > ARGS && args[ARGS] == Py_True;
+    PyObject *const hook = noted ? nullptr : top_hook();
+    const bool repeatable = hook && is_pack(hook);
+    if (!call->trains || (hook && hook == python.pack) ||
+        (repeatable && !can_repeat(args[X], tensors)))
         Py_RETURN_NONE;
     std::optional<Unhooked> unhooked;
     if (repeatable)
@@ -76,7 +80,7 @@ PyObject *srelu(PyObject *, PyObject *const *args, Py_ssize_t count)
     Tensor y;
     {
         pybind11::gil_scoped_release no_gil;
-        y = SReLU::apply(reinterpret_cast<int64_t>(call), repeatable, at::TensorList(tensors));
+        y = recorded(*call, std::move(tensors), repeatable);
     }
     return THPVariable_Wrap(y);
     END_HANDLE_TH_ERRORS
@@ -147,8 +151,8 @@ PyObject *set_hooks(PyObject *, PyObject *args)
 
 PyMethodDef methods[] = {
     {"srelu", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(srelu)), METH_FASTCALL,
-     "srelu(x, t_r, a_r, t_l, a_l, dim, bias, repeatable=False), for autograd; None if no such "
-     "call was learnt. repeatable: `pack` keeps no output of it; None where it would have to"},
+     "srelu(x, t_r, a_r, t_l, a_l, dim, bias, noted=False), for autograd; None if no such call was "
+     "learnt, or where `recompute_outputs` is active and memory.py has to note the output: noted"},
     {"learn", learn, METH_VARARGS,
      "learn(x, t_r, a_r, t_l, a_l, dim, bias, forward, first, second, sums): calls like this one; "
      "for those without gradients, first and second may be None"},
@@ -157,6 +161,9 @@ PyMethodDef methods[] = {
      "needs, dim)"},
     {"pack", pack, METH_O, "For saved_tensors_hooks: what autograd keeps of a tensor"},
     {"unpack", unpack, METH_O, "For saved_tensors_hooks: the tensor"},
+    {"push_hooks", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(push_hooks)),
+     METH_FASTCALL, "push_hooks(pack, unpack): autograd asks them, in this thread"},
+    {"pop_hooks", pop_hooks, METH_NOARGS, "Undoes `push_hooks`"},
     {"origin_of", origin_of, METH_O,
      "origin_of(y): the arguments (x, t_r, a_r, t_l, a_l, dim, bias) of the repeatable call that "
      "gave y, if they and y are as they were; else None"},

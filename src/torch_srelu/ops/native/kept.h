@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <mutex>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -18,7 +19,8 @@ namespace {
 
 /* Tensors at a version: one that is kept or, if there is a call, what it is computed of. */
 struct Kept {
-    std::vector<std::pair<Tensor, int64_t>> tensors;
+    variable_list tensors;
+    std::vector<int64_t> versions;
     const Call *call = nullptr;
 };
 
@@ -35,29 +37,24 @@ PyObject *wrapped(Kept &&kept)
     return capsule;
 }
 
-using Node = torch::autograd::CppNode<SReLU>;
-
 /* The node that made t, or what t is a view of, if its output need not be kept; else null. */
 Node *repeatable(const Tensor &t)
 {
     const Tensor base = t.is_view() ? Tensor(t._base()) : t;
-    auto *node = dynamic_cast<Node *>(base.grad_fn().get());
-    return node && node->ctx_.saved_data.count("places") ? node : nullptr;
+    auto *const made_by = base.grad_fn().get();
+    if (!made_by || typeid(*made_by) != typeid(Node)) /* cheaper than a dynamic_cast */
+        return nullptr;
+    auto *const node = static_cast<Node *>(made_by);
+    return node->repeatable ? node : nullptr;
 }
-
-/* What backward of a node runs under, and frees what the node has saved. */
-struct Mutex : torch::autograd::Node {
-    static std::mutex &of(torch::autograd::Node &node) { return node.*(&Mutex::mutex_); }
-};
 
 /* What t, the output of a node, is computed of; nothing if one of them is gone or has changed, or
  * if another thread runs the backward pass of the node. */
 variable_list origin(const Tensor &t, Node &node)
 {
-    const Call &call = SReLU::call_of(node.ctx_);
-    if (t._version() != 0 || !call.looks[X].fit(t))
+    if (t._version() != 0 || !node.call->looks[X].fit(t))
         return {};
-    const std::unique_lock<std::mutex> alone(Mutex::of(node), std::try_to_lock);
+    const std::unique_lock<std::mutex> alone(node.mutex(), std::try_to_lock);
     if (!alone)
         return {};
     variable_list from;
@@ -66,8 +63,7 @@ variable_list origin(const Tensor &t, Node &node)
     } catch (const std::exception &) {
         return {};
     }
-    const int64_t before = node.ctx_.saved_data["places"].toInt();
-    return call.fit(from) && places(t, from) == before ? from : variable_list();
+    return node.call->fit(from) && places(t, from) == node.places ? from : variable_list();
 }
 
 PyObject *pack(PyObject *, PyObject *given)
@@ -77,19 +73,22 @@ PyObject *pack(PyObject *, PyObject *given)
         return PyObject_CallOneArg(python.pack, given);
     const Tensor &t = THPVariable_Unpack(given);
     if (t.is_leaf())
-        return wrapped({{{t, t._version()}}});
+        return wrapped({{t}, {t._version()}});
     Node *const node = repeatable(t);
     const bool unusual = node ? t.is_view() : PyDict_Size(python.outputs) > 0;
     if (unusual)
         return PyObject_CallOneArg(python.pack, given);
     /* tensor_data() shares memory and version, not the graph: it may hold what keeps this. */
-    Kept kept;
-    for (const Tensor &from : node ? origin(t, *node) : variable_list())
-        kept.tensors.emplace_back(from.tensor_data(), from._version());
-    if (!kept.tensors.empty())
-        kept.call = &SReLU::call_of(node->ctx_);
+    Kept kept{node ? origin(t, *node) : variable_list(), {}};
+    if (kept.tensors.empty())
+        kept.tensors.push_back(t);
     else
-        kept.tensors.emplace_back(t.tensor_data(), t._version());
+        kept.call = node->call;
+    kept.versions.reserve(kept.tensors.size());
+    for (Tensor &from : kept.tensors) {
+        kept.versions.push_back(from._version());
+        from = from.tensor_data();
+    }
     return wrapped(std::move(kept));
     END_HANDLE_TH_ERRORS
 }
@@ -105,12 +104,9 @@ pybind11::tuple arguments(const variable_list &tensors, const Call &call)
 PyObject *computed(const Kept &kept)
 {
     const c10::AutoGradMode no_gradients(false);
-    variable_list tensors;
-    for (const auto &[tensor, version] : kept.tensors)
-        tensors.push_back(tensor);
-    if (!watched() && kept.call->fit(tensors) && within_reach(tensors))
-        return THPVariable_Wrap(forward_without_gil(*kept.call, tensors));
-    return PyObject_CallObject(python.compute, arguments(tensors, *kept.call).ptr());
+    if (!watched() && kept.call->fit(kept.tensors) && within_reach(kept.tensors))
+        return THPVariable_Wrap(forward_without_gil(*kept.call, kept.tensors));
+    return PyObject_CallObject(python.compute, arguments(kept.tensors, *kept.call).ptr());
 }
 
 PyObject *unpack(PyObject *, PyObject *packed)
@@ -121,10 +117,13 @@ PyObject *unpack(PyObject *, PyObject *packed)
     const auto *kept = static_cast<const Kept *>(PyCapsule_GetPointer(packed, KEPT));
     if (!kept)
         return nullptr;
-    for (const auto &[tensor, version] : kept->tensors)
+    for (size_t i = 0; i < kept->tensors.size(); i++) {
+        const auto &tensor = kept->tensors[i];
+        const int64_t version = kept->versions[i];
         if (tensor._version() != version) /* which memory.py raises an error for */
             return PyObject_CallOneArg(python.unpack, pybind11::make_tuple(tensor, version).ptr());
-    return kept->call ? computed(*kept) : THPVariable_Wrap(kept->tensors[0].first);
+    }
+    return kept->call ? computed(*kept) : THPVariable_Wrap(kept->tensors[0]);
     END_HANDLE_TH_ERRORS
 }
 
@@ -139,7 +138,7 @@ PyObject *origin_of(PyObject *, PyObject *output)
     const variable_list from = node ? origin(t, *node) : variable_list();
     if (from.empty())
         Py_RETURN_NONE;
-    return arguments(from, SReLU::call_of(node->ctx_)).release().ptr();
+    return arguments(from, *node->call).release().ptr();
     END_HANDLE_TH_ERRORS
 }
 
@@ -152,21 +151,52 @@ bool noted(PyObject *x)
     return is_noted(pybind11::handle(x)).cast<bool>();
 }
 
+/* The hook that autograd asks what to keep, as a Python object; null: none. */
+PyObject *top_hook()
+{
+    const auto &stack = at::SavedTensorDefaultHooks::get_tls_state().stack;
+    return stack.empty() ? nullptr : stack.top().first.ptr(getPyInterpreter());
+}
+
+bool is_pack(PyObject *hook)
+{
+    return PyCFunction_Check(hook) && PyCFunction_GetFunction(hook) == pack;
+}
+
 /* Whether the output of a call with these tensors can be had again by what is in this file. */
 bool can_repeat(PyObject *x, const variable_list &tensors)
 {
-    const auto &stack = at::SavedTensorDefaultHooks::get_tls_state().stack;
-    if (stack.empty())
-        return false;
-    PyObject *const top = stack.top().first.ptr(getPyInterpreter());
-    if (!PyCFunction_Check(top) || PyCFunction_GetFunction(top) != pack)
-        return false; /* other hooks, which want to see all */
     if (repeatable(tensors[X]) || noted(x))
         return false; /* the input is an output itself, and not kept */
     for (size_t i = T_R; i < tensors.size(); i++)
         if (!tensors[i].requires_grad())
             return false; /* it may change before backward: memory.py copies it */
     return true;
+}
+
+/* torch.autograd.graph.saved_tensors_hooks, entered and left, at a tenth of its price. */
+PyObject *push_hooks(PyObject *, PyObject *const *hooks, Py_ssize_t count)
+{
+    HANDLE_TH_ERRORS
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "push_hooks(pack, unpack)");
+        return nullptr;
+    }
+    const auto safe = [](PyObject *hook) {
+        return c10::SafePyObject(Py_NewRef(hook), getPyInterpreter());
+    };
+    at::SavedTensorDefaultHooks::lazy_initialize();
+    at::SavedTensorDefaultHooks::push_hooks(safe(hooks[0]), safe(hooks[1]));
+    Py_RETURN_NONE;
+    END_HANDLE_TH_ERRORS
+}
+
+PyObject *pop_hooks(PyObject *, PyObject *)
+{
+    HANDLE_TH_ERRORS
+    at::SavedTensorDefaultHooks::pop_hooks();
+    Py_RETURN_NONE;
+    END_HANDLE_TH_ERRORS
 }
 
 }  // namespace

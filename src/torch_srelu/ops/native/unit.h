@@ -10,6 +10,11 @@
 #include <torch/csrc/autograd/forward_grad.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <memory>
+#include <mutex>
+#include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "calls.h"
@@ -58,18 +63,16 @@ uint64_t mutable_address(const Tensor &t)
     return t.defined() ? reinterpret_cast<uint64_t>(t.mutable_data_ptr()) : 0;
 }
 
-/* at::empty_strided, less its way through the dispatcher: a unit needs eight tensors a step. */
-Tensor fresh(const Tensor &like, c10::IntArrayRef sizes, c10::IntArrayRef strides)
+/* at::empty_like, less its way through the dispatcher: a unit needs seven tensors a step. */
+Tensor fresh(const Tensor &like)
 {
     c10::Allocator *const allocator = like.storage().allocator();
     if (!allocator) /* memory that is not torch's own */
-        return at::empty_strided(sizes, strides, like.options());
+        return at::empty_strided(like.sizes(), like.strides(), like.options());
     const auto key = c10::computeDispatchKey(like.scalar_type(), at::kStrided, like.device());
-    return at::detail::empty_strided_generic(sizes, strides, allocator, c10::DispatchKeySet(key),
-                                             like.scalar_type());
+    return at::detail::empty_strided_generic(like.sizes(), like.strides(), allocator,
+                                             c10::DispatchKeySet(key), like.scalar_type());
 }
-
-Tensor fresh(const Tensor &t) { return fresh(t, t.sizes(), t.strides()); }
 
 /* plan_launch; again where this thread has no CUDA context yet, which filling `out` gives it. */
 int launched(const Plan &plan, void *stream, const uint64_t *args, const Tensor &out)
@@ -89,18 +92,23 @@ variable_list quick_backward(const Call &call, const Tensor &grad, const variabl
         return {};
     const bool biased = saved.size() > BIAS;
     variable_list grads;
+    grads.reserve(saved.size());
     for (const Tensor &t : saved)
         grads.push_back(fresh(t));
     const Tensor none;
     const auto out = [&](size_t i) { return i < grads.size() ? mutable_address(grads[i]) : 0; };
     const uint64_t outs[] = {out(T_R), out(A_R), out(T_L), out(A_L), out(BIAS)};
     const bool alone = call.sums.empty();
-    const Tensor sums = alone ? none : fresh(grads[T_R], call.sums, {call.sums.back(), 1});
+    c10::DataPtr sums; /* no tensor: nobody else sees it */
+    if (!alone)
+        sums = grads[T_R].storage().allocator()->allocate(c10::multiply_integers(call.sums) *
+                                                          grads[T_R].element_size());
+    const auto sums_at = reinterpret_cast<uint64_t>(sums.get());
     const uint64_t first_args[] = {
         address(grad),
         address(saved[X]),
         mutable_address(grads[X]),
-        mutable_address(sums),
+        sums_at,
         address(saved[T_R]),
         address(saved[A_R]),
         address(saved[T_L]),
@@ -118,8 +126,8 @@ variable_list quick_backward(const Call &call, const Tensor &grad, const variabl
         return {};
     if (!error && !alone) {
         const uint64_t second_args[] = {
-            address(sums), address(saved[A_R]), address(saved[A_L]), outs[0],
-            outs[1],       outs[2],             outs[3],             outs[4],
+            sums_at, address(saved[A_R]), address(saved[A_L]), outs[0],
+            outs[1], outs[2],             outs[3],             outs[4],
         };
         error = plan_launch(&call.second, stream, second_args);
     }
@@ -189,47 +197,97 @@ int64_t places(const Tensor &y, at::TensorList tensors)
     return static_cast<int64_t>(hash);
 }
 
+/* The gradients of the saved tensors; needs(i): whether that of the i-th is asked for. */
+template <typename Needs>
+variable_list backward(const Call &call, const Tensor &grad, const variable_list &saved,
+                       const Needs &needs)
+{
+    std::vector<bool> needed(saved.size());
+    bool all = true;
+    for (size_t i = 0; i < saved.size(); i++)
+        all &= needed[i] = needs(i);
+    /* Not `watched`: a torch function mode has no say in backward. */
+    const bool plain = !at::GradMode::is_enabled() && !grad._fw_grad(0).defined() &&
+                       !c10::impl::TorchDispatchModeTLS::any_modes_set();
+    variable_list grads;
+    if (all && plain && call.looks[X].fit_apart_from_strides(grad) && call.fit(saved))
+        grads = quick_backward(call, laid_out(call.looks[X], grad, saved[X]), saved);
+    return grads.empty() ? slow_backward(call, grad, saved, needed) : grads;
+}
+
+/* What torch itself calls, where it does not call the node: compiled autograd. */
 struct SReLU : torch::autograd::Function<SReLU> {
-    /* repeatable: the output may be computed again instead of being kept (kept.h). */
-    static Tensor forward(AutogradContext *ctx, int64_t which, bool repeatable,
-                          at::TensorList tensors)
+    static variable_list backward(AutogradContext *ctx, const variable_list &grad)
     {
-        const auto &call = *reinterpret_cast<const Call *>(which);
-        ctx->save_for_backward(tensors.vec());
-        ctx->saved_data["call"] = which;
-        const Tensor y = ::forward(call, tensors);
-        if (repeatable)
-            ctx->saved_data["places"] = places(y, tensors);
-        return y;
-    }
-
-    static const Call &call_of(AutogradContext &ctx)
-    {
-        return *reinterpret_cast<const Call *>(ctx.saved_data["call"].toInt());
-    }
-
-    static variable_list backward(AutogradContext *ctx, variable_list grad)
-    {
-        const auto saved = ctx->get_saved_variables();
-        const Call &call = call_of(*ctx);
-        std::vector<bool> needs;
-        bool all = true;
-        for (size_t i = 0; i < saved.size(); i++) {
-            needs.push_back(ctx->needs_input_grad(i));
-            all = all && needs.back();
-        }
-        /* Not `watched`: a torch function mode has no say in backward. */
-        const bool plain = !at::GradMode::is_enabled() && !grad[0]._fw_grad(0).defined() &&
-                           !c10::impl::TorchDispatchModeTLS::any_modes_set();
-        variable_list grads;
-        if (all && plain && call.looks[X].fit_apart_from_strides(grad[0]) && call.fit(saved))
-            grads = quick_backward(call, laid_out(call.looks[X], grad[0], saved[X]), saved);
-        if (grads.empty())
-            grads = slow_backward(call, grad[0], saved, needs);
-        grads.insert(grads.begin(), 2, Tensor()); /* of `which` and `repeatable` */
-        return grads;
+        const auto &call = *reinterpret_cast<const Call *>(ctx->saved_data["call"].toInt());
+        const auto needs = [&](size_t i) { return ctx->needs_input_grad(i); };
+        return ::backward(call, grad[0], ctx->get_saved_variables(), needs);
     }
 };
+
+/* A unit in autograd's graph: torch's node of a custom function, which can be traced, less what a
+ * unit has no use for. Function::apply prepares for views, in-place operations and tangents at
+ * every call, and takes the name of the node apart; that is half of what a call costs. */
+struct Node final : torch::autograd::CppNode<SReLU> {
+    const Call *call;
+    bool repeatable = false; /* the output may be computed again instead of being kept (kept.h) */
+    int64_t places = 0;      /* if it is: where it and the tensors lay */
+
+    std::string name() const override { return "SReLUBackward"; }
+
+    variable_list apply(variable_list &&grad) override
+    {
+        if (!grad[0].defined()) { /* a layer behind had none */
+            prepare();
+            return CppNode::apply(std::move(grad)); /* with zeros */
+        }
+        const std::lock_guard<std::mutex> alone(mutex_); /* as torch's: others may free `saved` */
+        const auto needs = [this](size_t i) { return task_should_compute_output(i); };
+        return backward(*call, grad[0], ctx_.get_saved_variables(), needs);
+    }
+
+    void compiled_args(torch::autograd::CompiledNodeArgs &args) const override
+    {
+        const_cast<Node *>(this)->prepare();
+        CppNode::compiled_args(args);
+    }
+
+    /* What backward runs under, and frees what is saved. */
+    std::mutex &mutex() { return mutex_; }
+
+  private:
+    /* For `SReLU`, which is given the context alone. */
+    void prepare() { ctx_.saved_data["call"] = reinterpret_cast<int64_t>(call); }
+};
+
+/* A node as autograd holds it. */
+template <typename T>
+auto made()
+{
+    if constexpr (std::is_base_of_v<c10::intrusive_ptr_target, T>)
+        return c10::make_intrusive<T>();
+    else /* torch before 2.13 */
+        return std::shared_ptr<T>(new T, [](T *node) { deleteNode(node); });
+}
+
+/* SReLU for autograd; the tensors are `within_reach`, and one of them needs a gradient. */
+Tensor recorded(const Call &call, variable_list &&tensors, bool repeatable)
+{
+    const Tensor y = forward(call, tensors);
+    const auto node = made<Node>();
+    node->call = &call;
+    node->repeatable = repeatable;
+    if (repeatable)
+        node->places = places(y, tensors);
+    node->set_next_edges(torch::autograd::collect_next_edges(tensors));
+    node->is_variable_input_.assign(tensors.size(), true);
+    node->output_info_.emplace_back(y);
+    torch::autograd::impl::set_gradient_edge(y, {node, node->add_input_metadata(y)});
+    node->set_ctx_grad_fn(node);
+    node->ctx_.save_for_backward(std::move(tensors));
+    node->save_variables_to_ctx();
+    return y;
+}
 
 /* Whether kernels can be launched with them: they lie on the current device, and are aligned. */
 bool within_reach(const std::vector<Tensor> &tensors)
