@@ -20,16 +20,24 @@ from .drawing import COLOURS, GRID, INK, SOFT, panels, styled
 from .published import IMAGENET
 from .standing import Standing
 
+CAPTION = "Mean magnitude of the inputs of GoogLeNet's SReLUs at the end, averaged over seeds"
+
+
+def recorded(standing: Standing) -> Sequence[Record]:
+    """The finished runs of GoogLeNet with SReLU."""
+    cell = standing.cell("googlenet+srelu", IMAGENET, OWN)
+    return [] if cell is None else cell.rival.finished
+
 
 def draw_recorded(standing: Standing) -> Figure:
     """Draws what went into the SReLUs of GoogLeNet at the end of its training: mean over seeds."""
-    cell = standing.cell("googlenet+srelu", IMAGENET, OWN)
-    if cell is None or not cell.rival.finished:
+    found = recorded(standing)
+    if not found:
         raise ValueError(
             "Figure 3 is drawn from GoogLeNet with SReLU, which has no finished record yet: "
             f"{how_to_run('googlenet+srelu', IMAGENET, standing)}"
         )
-    return draw(_magnitudes(cell.rival.finished))
+    return draw(_magnitudes(found))
 
 
 def _magnitudes(found: Sequence[Record]) -> dict[str, float]:

@@ -18,6 +18,7 @@ from .standing import Standing, results_folder
 
 PAGE, FINDINGS = "docs/results.md", "docs/findings.md"
 FIGURE, FUNCTIONS, OVERVIEW = "docs/figure4.svg", "docs/functions.svg", "docs/overview.svg"
+INPUTS = "docs/figure3.svg"
 SHOWN = "Test errors of NIN, the paper's and ours; below, what SReLU loses when it is changed"
 CAPTION = "Training loss on CIFAR-10 and CIFAR-100; test errors at the end"
 LINES = "Line: mean over the seeds; band: from the lowest to the highest."
@@ -91,7 +92,8 @@ compare two protocols, and ours, which compare one, need not agree with them.
 
 def render(standing: Standing, findings: str) -> str:
     """The whole page as Markdown, with what was found in words."""
-    from .learned_functions import recorded  # late: figures are slow to import
+    from . import figure3  # late: figures are slow to import
+    from .learned_functions import recorded
 
     parts = [TEXT]
     if recorded(standing):
@@ -107,6 +109,9 @@ def render(standing: Standing, findings: str) -> str:
     if recorded(standing):
         parts += ["## What was learned\n", f"![{LEARNED}]({Path(FUNCTIONS).name})\n"]
         parts += [f"{LEARNED}; thin: single channels, thick: the mean of all; scales differ.\n"]
+    if figure3.recorded(standing):
+        parts += ["## Figure 3\n", f"![{figure3.CAPTION}]({Path(INPUTS).name})\n"]
+        parts += [f"{figure3.CAPTION}.\n"]
     parts += ["## Figure 4\n", f"![{CAPTION}]({Path(FIGURE).name})\n", f"{CAPTION}. {LINES}\n"]
     parts += ["## The runs\n", grid_markdown(_runs(standing)), _places(standing)]
     return "\n".join(parts)
@@ -131,6 +136,7 @@ def quoted(standing: Standing) -> str:
 
 def write(standing: Standing, results: Path | None = None) -> Iterator[Path]:
     """Writes page, figure and the README's part of the project that the records belong to."""
+    from . import figure3
     from .figures import FROM_RECORDS
     from .figures import render as drawn
     from .learned_functions import recorded
@@ -154,6 +160,8 @@ def write(standing: Standing, results: Path | None = None) -> Iterator[Path]:
     if recorded(standing):
         made[root / FUNCTIONS] = drawn(FROM_RECORDS["functions"](standing), "svg")
         made[root / OVERVIEW] = drawn(FROM_RECORDS["overview"](standing), "svg")
+    if figure3.recorded(standing):
+        made[root / INPUTS] = drawn(FROM_RECORDS["figure3"](standing), "svg")
     for path, data in made.items():
         files.write(path, data)
         yield path
