@@ -37,7 +37,8 @@ class Block(nn.Module):
         super().__init__()
         self.first, self.second = (nn.Conv2d(channels, channels, 1, bias=False) for _ in range(2))
         self.norms = nn.ModuleList(nn.BatchNorm2d(channels) for _ in range(2))
-        self.units = nn.ModuleList(ts.SReLU(channels) for _ in range(2))
+        # The second as `convert` writes it.
+        self.units = nn.ModuleList(ts.SReLU(channels, dim=dim) for dim in (1, -3))
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.units[0](self.norms[0](self.first(x)))

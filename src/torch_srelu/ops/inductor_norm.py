@@ -67,7 +67,7 @@ class FoundNorm(NamedTuple):
 def find_norm(call: Node, x: Node, dim: int) -> FoundNorm | None:
     """The normalisation that needs sums of the gradient of ``x``, which ``call`` returns first."""
     gradient = next((user for user in call.users if user.args[1:] == (0,)), None)
-    if gradient is None or dim != 1 or not _in_columns(value(x)):
+    if gradient is None or not _in_columns(value(x)) or dim % value(x).dim() != 1:
         return None
     wide = [gradient, *(user for user in gradient.users if _is_wider(user))]
     sums = [user for g in wide for user in g.users if _is_sum(user)]
