@@ -20,7 +20,7 @@ from torch_srelu.ops import inductor
 
 JOINED = torch.ops.torch_srelu.srelu_backward_joined.default
 PLAIN = torch.ops.torch_srelu.srelu_backward.default
-GRAD, MORE, X, Z, MEAN, SCALE = 0, 1, 2, 9, 10, 11  # places among the operator's arguments
+GRAD, MORE, X, Z, SCALE, RESIDUAL = 0, 1, 2, 9, 11, 13  # places among the operator's arguments
 
 
 @pytest.fixture(autouse=True)
@@ -93,14 +93,17 @@ def test_sums_are_taken_along_and_inputs_are_not_kept() -> None:
     assert inner.target is outer.target is JOINED
     assert inner.args[X] is None  # computed from what was normalised
     assert inner.args[SCALE] is not None
-    assert isinstance(outer.args[X], Node)  # a residual sum
+    assert inner.args[RESIDUAL] is None
+    assert isinstance(outer.args[X], Node)  # a residual that nobody else keeps
     assert isinstance(outer.args[Z], Node)
     assert outer.args[SCALE] is None
 
 
 def test_gradients_that_meet_are_added_beside_them() -> None:
-    _, meeting, *_ = backward_calls(network(Block(), Block()), images())
-    assert all(isinstance(meeting.args[place], Node) for place in (GRAD, MORE, X, Z, MEAN))
+    _, meeting, _, last = backward_calls(network(Block(), Block()), images())
+    assert all(isinstance(meeting.args[place], Node) for place in (GRAD, MORE, X, Z))
+    assert last.args[X] is None
+    assert all(isinstance(last.args[place], Node) for place in (Z, SCALE, RESIDUAL))
 
 
 def test_with_frozen_units_and_norms() -> None:

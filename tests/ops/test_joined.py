@@ -23,13 +23,23 @@ from torch_srelu.ops.joined import Norm
 
 pytestmark = pytest.mark.parametrize("execution", EXECUTIONS)
 
+# What SReLU's input is to be had from.
+MADE_OF = ("itself", "what was normalised", "a residual too")
+
+
+def norm_of(made_of: str, z: Tensor, numbers: Tensor, residual: Tensor) -> Norm:
+    """Mean, scale and shift are rows of ``numbers``, as far as they are given."""
+    if made_of == "itself":
+        return Norm(z, numbers[0])
+    return Norm(z, *numbers, residual if made_of == "a residual too" else None)
+
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_gradient_in_two_parts(execution: str, layout: str) -> None:
     x, params = double_problem(execution, layout)
     part, more = torch.randn_like(x), torch.randn_like(x)
     with using(execution), torch.no_grad():
-        arguments = (part, more, x, *params, 1, True, None, None, None, None)
+        arguments = (part, more, x, *params, 1, True, *[None] * 5)
         opcheck(registration.srelu_backward_joined, arguments, layout)
         *got, moments = registration.srelu_backward_joined(*arguments)
         expected = registration.srelu_backward(part + more, x, *params, 1, True, True)
@@ -39,21 +49,22 @@ def test_a_gradient_in_two_parts(execution: str, layout: str) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("parts", [1, 2])
-@pytest.mark.parametrize("kept", [True, False])
-def test_a_normalisation_before_it(execution: str, layout: str, parts: int, kept: bool) -> None:
-    """``kept``: whether SReLU's input is there, or is computed from what was normalised."""
+@pytest.mark.parametrize("made_of", MADE_OF)
+def test_a_normalisation_before_it(execution: str, layout: str, parts: int, made_of: str) -> None:
     x, params = double_problem(execution, layout)
     part, more = torch.randn_like(x), torch.randn_like(x) if parts == 2 else None
-    z, numbers = lay_out(torch.randn_like(x), layout), torch.randn(3, 3).to(x)
-    norm = (z, numbers[0], None, None) if kept else (z, *numbers)
+    z, residual = (lay_out(torch.randn_like(x), layout) for _ in range(2))
+    numbers = torch.randn(3, 3).to(x)
+    norm = norm_of(made_of, z, numbers, residual)
     with using(execution), torch.no_grad():
-        arguments = (part, more, x if kept else None, *params, 1, True, *norm)
+        kept = x if made_of == "itself" else None
+        arguments = (part, more, kept, *params, 1, True, *norm)
         opcheck(registration.srelu_backward_joined, arguments, layout)
         grad_x, rows, moments = registration.srelu_backward_joined(*arguments)
         resting = registration.srelu_backward_joined(*arguments[:8], False, *norm)
     mean, scale, shift = (n[:, None, None] for n in numbers)
-    if not kept:
-        x = (z - mean) * scale + shift
+    if kept is None:
+        x = (z - mean) * scale + shift + (residual if made_of == "a residual too" else 0)
     grad = part if more is None else part + more
     with torch.no_grad():
         expected = registration.srelu_backward(grad, x, *params, 1, True, True)
@@ -67,24 +78,23 @@ def test_a_normalisation_before_it(execution: str, layout: str, parts: int, kept
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("parts", [1, 2])
-@pytest.mark.parametrize("kept", [True, False])
-def test_three_way(execution: str, dtype: torch.dtype, parts: int, kept: bool) -> None:
+@pytest.mark.parametrize("made_of", MADE_OF)
+def test_three_way(execution: str, dtype: torch.dtype, parts: int, made_of: str) -> None:
     """Tensors of many blocks, and repeated to the bit."""
+    kept = made_of == "itself"
     if INTERPRETED and execution == "triton" and dtype == torch.bfloat16 and not kept:
         pytest.skip("the interpreter truncates: a value near a threshold can change sides")
     torch.manual_seed(0)
-    z, x, part, more = (
-        lay_out(torch.randn(6, 40, 5, 7, dtype=dtype), "channels_last") for _ in range(4)
+    z, x, part, more, residual = (
+        lay_out(torch.randn(6, 40, 5, 7, dtype=dtype), "channels_last") for _ in range(5)
     )
-    norm = Norm(z, *torch.randn(3, 40))
+    norm = norm_of(made_of, z, torch.randn(3, 40), residual)
     if not kept:
         x = norm.output(1)
     grad = part + more if parts == 2 else part
     problem = Problem(x, [torch.randn(40) for _ in range(4)], grad, 1)
     more = more if parts == 2 else None
-    given = (part, more, x, *problem.params, 1, True, *norm[:2], None, None)
-    if not kept:
-        given = (part, more, None, *given[3:9], *norm)
+    given = (part, more, x if kept else None, *problem.params, 1, True, *norm)
     device = device_of(execution)
     arguments = [a.to(device) if isinstance(a, Tensor) else a for a in given]
     with using(execution):

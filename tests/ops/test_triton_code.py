@@ -25,7 +25,7 @@ from triton.compiler import ASTSource
 from torch_srelu.ops import triton as host
 from torch_srelu.ops.layout import View
 
-POINTERS = {"g_ptr", "x_ptr", "gx_ptr", "more_ptr", "z_ptr"}
+POINTERS = {"g_ptr", "x_ptr", "gx_ptr", "more_ptr", "beside_ptr"}
 view, dtype, there = View(*map(int, sys.argv[1:4])), getattr(torch, sys.argv[4]), sys.argv[5:]
 sums = 2 if "mean_ptr" in there else int("bias_ptr" in there)
 tensors = 2 + len(POINTERS.intersection(there))
@@ -63,7 +63,8 @@ def loops(ptx: str) -> list[str]:
 BIAS = ("bias_ptr",)
 MORE = ("more_ptr",)  # a gradient in two parts
 NORM = ("mean_ptr", "scale_ptr", "shift_ptr")  # `joined.Norm`, of which the input is computed
-BESIDE = ("z_ptr", "mean_ptr", "more_ptr")  # one beside the input, and a gradient in two parts
+RESIDUAL = (*NORM, "beside_ptr", "more_ptr")  # and of a residual; a gradient in two parts
+BESIDE = ("beside_ptr", "mean_ptr", "more_ptr")  # a norm beside the input
 
 
 @pytest.mark.parametrize(
@@ -72,6 +73,7 @@ BESIDE = ("z_ptr", "mean_ptr", "more_ptr")  # one beside the input, and a gradie
         ((3211264, 64, 1), "bfloat16", BIAS),  # columns, few channels: several rows as one
         ((802816, 256, 1), "bfloat16", MORE),
         ((802816, 256, 1), "bfloat16", BESIDE),
+        ((802816, 256, 1), "bfloat16", RESIDUAL),
         ((802816, 64, 1), "bfloat16", NORM),
         ((127 * 49, 96, 1), "bfloat16", BIAS),  # incomplete rows at the end
         ((131072, 192, 1), "float32", BIAS),

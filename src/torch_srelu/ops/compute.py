@@ -95,8 +95,9 @@ def compute_backward_joined(
         dense, view = _dense(given, params[0], dim)
         if kernels.takes_norm(view):
             more = more if more is None else layout.like(more, dense)
-            beside = None if x is None else layout.like(norm.z, dense)
-            numbers = (n if n is None else n.contiguous() for n in norm[1:])
+            beside = norm.residual if x is None else norm.z
+            beside = beside if beside is None else layout.like(beside, dense)
+            numbers = (n if n is None else n.contiguous() for n in norm[1:4])
             return kernels.backward_joined(
                 layout.like(grad, dense),
                 more,

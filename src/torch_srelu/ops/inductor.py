@@ -85,8 +85,8 @@ def _see_backward(match: Any, grad: Node, x: Node, *arguments: Any) -> None:
     norm = find_norm(call, x, dim)
     if norm is None and grads[1] is None:
         return
-    fields = [None] * 4 if norm is None else norm.write_before(call)
-    kept = x if norm is None or norm.affine is None else None
+    fields = [None] * 5 if norm is None else norm.write_before(call)
+    kept = x if norm is None or norm.made is None else None
     _call_joined(call, (*grads, kept, *params, dim, need_params, *fields), value(grad))
     if norm is not None:
         norm.take_sums(call)

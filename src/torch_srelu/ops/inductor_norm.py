@@ -6,7 +6,8 @@ and the ``mean`` of each channel, as far as it concerns us as
     sum(g)    sum(g * (z - mean))        over everything but the channels
 
 and its forward pass as ``(z - mean) * rstd * weight + bias``, each in the dtype of the arithmetic
-and then rounded. Whatever is written in another way is not taken for one.
+and then rounded. A residual may be added to that. Whatever is written in another way is not taken
+for one.
 """
 
 from __future__ import annotations
@@ -32,6 +33,13 @@ _SHAPES = (
 )
 
 
+class Made(NamedTuple):
+    """What SReLU's input is made of, besides z and the mean."""
+
+    numbers: tuple[Node, Node, Node]  # rstd, weight, bias
+    residual: Node | None
+
+
 class FoundNorm(NamedTuple):
     """A normalisation by its nodes: what it was given, numbers of its channels, sums it takes."""
 
@@ -39,19 +47,20 @@ class FoundNorm(NamedTuple):
     mean: Node
     sums: list[Node]  # of the gradient
     dots: list[Node]  # of the gradient times (z - mean)
-    affine: tuple[Node, Node, Node] | None  # rstd, weight, bias, if SReLU's input is made of them
+    made: Made | None  # SReLU's input
 
     def write_before(self, call: Node) -> list[Node | None]:
         """The fields of a `joined.Norm`."""
         channels = (value(self.z).shape[1],)
         with call.graph.inserting_before(call):
             mean = _make(call, aten.reshape.default, self.mean, channels)
-            if self.affine is None:
-                return [self.z, mean, None, None]
+            if self.made is None:
+                return [self.z, mean, None, None, None]
             rstd, weight, shift = (
-                _make(call, aten.reshape.default, n, channels) for n in self.affine
+                _make(call, aten.reshape.default, n, channels) for n in self.made.numbers
             )
-            return [self.z, mean, _make(call, aten.mul.Tensor, rstd, weight), shift]
+            scale = _make(call, aten.mul.Tensor, rstd, weight)
+            return [self.z, mean, scale, shift, self.made.residual]
 
     def take_sums(self, call: Node) -> None:
         """Puts the operator's third result in the place of the sums."""
@@ -76,7 +85,7 @@ def find_norm(call: Node, x: Node, dim: int) -> FoundNorm | None:
             dots = [user for user in product.users if _is_sum(user)]
             centred = _times_centred(product, g) if dots else None
             if centred is not None and _alike(value(centred[0]), value(x)):
-                return FoundNorm(*centred, sums, dots, _affine(x, *centred))
+                return FoundNorm(*centred, sums, dots, _made(x, *centred))
     return None
 
 
@@ -129,9 +138,30 @@ def _centred(node: Any) -> tuple[Node, Node] | None:
     return (z, mean) if _is_of_channels(mean, value(z)) else None
 
 
-def _affine(x: Node, z: Node, mean: Node) -> tuple[Node, Node, Node] | None:
+def _made(x: Node, z: Node, mean: Node) -> Made | None:
+    """What ``x`` is made of, if it is the normalised ``z``, or that and an output of SReLU.
+
+    Such an output is kept in any case, for the layer behind it.
+    """
+    numbers = _affine(x, z, mean)
+    if numbers is not None:
+        return Made(numbers, None)
+    if not _calls(x, aten.add.Tensor):
+        return None
+    for normalised, residual in (x.args, x.args[::-1]):
+        numbers = _affine(normalised, z, mean)
+        if numbers is not None and _is_output(residual) and _alike(value(residual), value(x)):
+            return Made(numbers, residual)  # type: ignore[arg-type]
+    return None
+
+
+def _is_output(node: Any) -> bool:
+    return isinstance(node, Node) and node.target is torch.ops.torch_srelu.srelu.default
+
+
+def _affine(x: Any, z: Node, mean: Node) -> tuple[Node, Node, Node] | None:
     """rstd, weight and bias, if ``x`` is nothing but the normalised ``z``."""
-    total: Any = x.args[0] if x.target is convert else x
+    total: Any = x.args[0] if isinstance(x, Node) and x.target is convert else x
     if not _calls(total, aten.add.Tensor):
         return None
     product, bias = total.args

@@ -2,7 +2,8 @@
 
 A batch normalisation before SReLU needs two sums of SReLU's input gradient in its own backward
 pass. Where the kernel of that gradient takes them along, nobody has to read the gradient for them;
-and if SReLU's input is nothing but the normalised tensor, it need not be kept: it is computed anew.
+and if SReLU's input is the normalised tensor, or that and a residual, it need not be kept: it is
+computed anew.
 """
 
 from __future__ import annotations
@@ -20,15 +21,19 @@ class Norm(NamedTuple):
 
     z: Tensor
     mean: Tensor  # (C,), as are the others
-    scale: Tensor | None = None  # given where SReLU's input is (z - mean) * scale + shift
+    scale: Tensor | None = (
+        None  # given where SReLU's input is (z - mean) * scale + shift + residual
+    )
     shift: Tensor | None = None
+    residual: Tensor | None = None  # like z; none is 0
 
     def output(self, dim: int) -> Tensor:
-        """SReLU's input, where it is the normalised tensor itself."""
+        """SReLU's input, where it is made of the normalised tensor."""
         assert self.scale is not None
         assert self.shift is not None
         scale, shift = reference.broadcast(self._centred(dim), dim, self.scale, self.shift)
-        return (self._centred(dim) * scale + shift).to(self.z.dtype)
+        x = (self._centred(dim) * scale + shift).to(self.z.dtype)
+        return x if self.residual is None else x + self.residual
 
     def moments(self, grad_x: Tensor, dim: int) -> Tensor:
         """The sums of ``grad_x`` and of ``grad_x * (z - mean)`` in each channel: (2, C)."""

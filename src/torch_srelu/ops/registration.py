@@ -154,6 +154,7 @@ def srelu_backward_joined(
     mean: Tensor | None,
     scale: Tensor | None,
     shift: Tensor | None,
+    residual: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`srelu_backward` with what `inductor` finds beside it in a network.
 
@@ -163,14 +164,14 @@ def srelu_backward_joined(
     params, given = (t_r, a_r, t_l, a_l), z if x is None else x
     assert given is not None, "neither x nor z is given"
     check_lengths(given, params, dim)
-    for tensor in (grad, more, z):
+    for tensor in (grad, more, z, residual):
         if tensor is not None:
             check_gradient(tensor, given)
     if z is None or mean is None:
         assert x is not None, "z comes without its mean"
         grads = compute.compute_backward(grad, x, *params, dim, True, need_params, more=more)
         return *_no_none(x, grads), x.new_empty(0)
-    norm = Norm(z, mean, scale, shift)
+    norm = Norm(z, mean, scale, shift, residual)
     grad_x, rows, moments = compute.compute_backward_joined(
         grad, more, x, params, dim, need_params, norm
     )
@@ -178,7 +179,7 @@ def srelu_backward_joined(
 
 
 @srelu_backward_joined.register_fake
-def _(grad, more, x, t_r, a_r, t_l, a_l, dim, need_params, z, mean, scale, shift):
+def _(grad, more, x, t_r, a_r, t_l, a_l, dim, need_params, z, mean, scale, shift, residual):
     given, channels = z if x is None else x, t_r.shape[0]
     moments = given.new_empty(0)
     if z is not None:

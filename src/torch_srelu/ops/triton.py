@@ -167,9 +167,9 @@ def backward_joined(
     need_params: bool,
     norm: Sequence[Tensor | None],
 ) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Like `backward`, with the moments of `joined.Norm`, whose fields are ``norm``.
+    """Like `backward`, with the moments of a `joined.Norm`: ``norm`` is what `kernels.NORM` names.
 
-    Without its first one, ``x`` is what the norm was given.
+    With a scale, ``x`` is what was normalised.
     """
     if elsewhere(x):
         with torch.cuda.device(x.device):

@@ -26,7 +26,8 @@ from .triton_tiles import block_columns, column_tile, read, read_tiles, run_lane
 
 # Gradients of parameters: rows of one tensor may begin anywhere.
 OUT = ["t_r_out", "a_r_out", "t_l_out", "a_l_out", "bias_out"]
-NORM = ["z_ptr", "mean_ptr", "scale_ptr", "shift_ptr"]  # `joined.Norm`
+# `joined.Norm`. With a scale, x stands for z, and beside it is the residual; else z is beside x.
+NORM = ["beside_ptr", "mean_ptr", "scale_ptr", "shift_ptr"]
 
 # ---- the function ----
 
@@ -200,7 +201,7 @@ def backward_runs(
 @triton.jit(do_not_specialize=["blocks"])
 def backward_columns(
     g_ptr, x_ptr, gx_ptr, sums_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, more_ptr,
-    z_ptr, mean_ptr, scale_ptr, shift_ptr,
+    beside_ptr, mean_ptr, scale_ptr, shift_ptr,
     total, columns, period, inner, blocks, steps, splits,
     INPUT: tl.constexpr, PARAMS: tl.constexpr, BIAS: tl.constexpr, COMPUTE: tl.constexpr,
     REPEAT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr,
@@ -223,8 +224,8 @@ def backward_columns(
     next_x = read_tiles(x_ptr, split, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
     if more_ptr is not None:
         next_m = read_tiles(more_ptr, split, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
-    if z_ptr is not None:
-        next_z = read_tiles(z_ptr, split, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
+    if beside_ptr is not None:
+        next_b = read_tiles(beside_ptr, split, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
     for step in range(split, steps, splits):
         gs, xs, after = next_g, next_x, step + splits
         next_g = read_tiles(g_ptr, after, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
@@ -234,17 +235,21 @@ def backward_columns(
             next_m = read_tiles(
                 more_ptr, after, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN
             )
-        if z_ptr is not None:
-            zs = next_z
-            next_z = read_tiles(z_ptr, after, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
+        if beside_ptr is not None:
+            bs = next_b
+            next_b = read_tiles(
+                beside_ptr, after, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN
+            )
         for i in tl.static_range(REPEAT):
             start, offsets, mask = column_tile(step, i, total, columns, k, in_row, REPEAT, ROWS)
             g, x = gs[i].to(COMPUTE), _biased(xs[i], bias, bias_ptr, COMPUTE)
             if scale_ptr is not None:  # x as it was normalised and stored
                 centred = x - mean
                 x = (centred * scale + shift).to(xs[i].dtype).to(COMPUTE)
-            elif z_ptr is not None:
-                centred = zs[i].to(COMPUTE) - mean
+                if beside_ptr is not None:
+                    x = (x + bs[i].to(COMPUTE)).to(xs[i].dtype).to(COMPUTE)
+            elif beside_ptr is not None:
+                centred = bs[i].to(COMPUTE) - mean
             if more_ptr is not None:
                 g += ms[i].to(COMPUTE)
             gx = g * _slope(x, t_r, a_r, t_l, a_l)
