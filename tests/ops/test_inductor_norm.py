@@ -53,9 +53,9 @@ def network(*blocks: nn.Module) -> nn.Module:
     return net.to(DEVICE, memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
-def images(memory_format: torch.memory_format = torch.channels_last) -> Tensor:
+def images(memory_format: torch.memory_format = torch.channels_last, rows: int = 5) -> Tensor:
     torch.manual_seed(1)
-    x = torch.randn(4, 3, 5, 6, dtype=torch.float64, device=DEVICE)
+    x = torch.randn(4, 3, rows, 6, dtype=torch.float64, device=DEVICE)
     return x.contiguous(memory_format=memory_format)
 
 
@@ -119,13 +119,14 @@ def test_with_frozen_units_and_norms() -> None:
 class Centred(nn.Module):
     """Not a normalisation, though something is subtracted and sums of its gradient are taken."""
 
-    def __init__(self) -> None:
+    def __init__(self, *shape: int) -> None:
         super().__init__()
-        self.mean = nn.Parameter(torch.zeros(4, 8, 1, 1))  # of images too
+        self.mean = nn.Parameter(torch.zeros(shape))
+        self.weight, self.bias = (nn.Parameter(torch.ones(8, 1, 1)) for _ in range(2))
         self.unit = ts.SReLU(8)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.unit(x - self.mean)
+        return self.unit((x - self.mean) * self.weight + self.bias)
 
 
 class InstanceNormed(nn.Module):
@@ -137,9 +138,10 @@ class InstanceNormed(nn.Module):
         return self.unit(F.instance_norm(x))
 
 
-@pytest.mark.parametrize("other", [Centred, InstanceNormed])
-def test_what_is_no_batch_normalisation_is_left_alone(other: type[nn.Module]) -> None:
-    (call,) = backward_calls(network(other()), images())
+# For each image, and for each row, of which there are as many as channels.
+@pytest.mark.parametrize("other", [Centred(4, 8, 1, 1), Centred(1, 1, 8, 1), InstanceNormed()])
+def test_what_is_no_batch_normalisation_is_left_alone(other: nn.Module) -> None:
+    (call,) = backward_calls(network(other), images(rows=8))
     assert call.target is PLAIN
 
 

@@ -12,7 +12,6 @@ for one.
 
 from __future__ import annotations
 
-import math
 import operator
 from typing import Any, NamedTuple
 
@@ -133,9 +132,9 @@ def _centred(node: Any) -> tuple[Node, Node] | None:
     """z and the mean, if it is ``z - mean``, one for each channel."""
     if not _calls(node, aten.sub.Tensor) or not isinstance(node.args[0], Node):
         return None
-    z, mean = node.args
-    z, mean = z.args[0] if _is_wider(z) else z, _reshaped(mean)
-    return (z, mean) if _is_of_channels(mean, value(z)) else None
+    z = node.args[0].args[0] if _is_wider(node.args[0]) else node.args[0]
+    mean = _of_channels(node.args[1], value(z))
+    return None if mean is None else (z, mean)
 
 
 def _made(x: Node, z: Node, mean: Node) -> Made | None:
@@ -168,27 +167,25 @@ def _affine(x: Any, z: Node, mean: Node) -> tuple[Node, Node, Node] | None:
     if not (_calls(product, aten.mul.Tensor) and _calls(product.args[0], aten.mul.Tensor)):
         return None
     centred, rstd = product.args[0].args
-    numbers = (_reshaped(rstd), _reshaped(product.args[1]), _reshaped(bias))
-    if _centred(centred) != (z, mean) or not all(_is_of_channels(n, value(z)) for n in numbers):
+    rstd, weight, bias = (_of_channels(n, value(z)) for n in (rstd, product.args[1], bias))
+    if rstd is None or weight is None or bias is None or _centred(centred) != (z, mean):
         return None
-    return numbers
+    return rstd, weight, bias
 
 
 def _calls(node: Any, target: Any) -> bool:
     return isinstance(node, Node) and node.target is target and not node.kwargs
 
 
-def _is_of_channels(node: Any, z: Tensor) -> bool:
-    """Whether it holds a number for each channel of ``z``, in the dtype of the arithmetic."""
-    if not isinstance(node, Node):
-        return False
-    numbers = value(node)
-    return numbers.dtype == compute_dtype(z) and math.prod(numbers.shape) == z.shape[1]
-
-
-def _reshaped(node: Any) -> Any:
-    """What a node shows in another shape."""
-    while isinstance(node, Node) and node.target in _SHAPES:
+def _of_channels(node: Any, z: Tensor) -> Node | None:
+    """What holds a number for each channel of ``z``, in any shape, if ``node`` shows just that."""
+    if not isinstance(node, Node) or value(node).dtype != compute_dtype(z):
+        return None
+    shape, expected = value(node).shape, [1] * z.dim()
+    expected[1] = z.shape[1]
+    if [1] * (z.dim() - len(shape)) + list(shape) != expected:
+        return None
+    while node.target in _SHAPES and isinstance(node.args[0], Node):
         node = node.args[0]
     return node
 
