@@ -12,11 +12,11 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._inductor.compile_fx import joint_graph_passes
 from torch._inductor.decomposition import select_decomp_table
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 
 import torch_srelu as ts
 from checks import DEVICE
-from torch_srelu.ops import inductor
+from torch_srelu.ops import inductor, inductor_norm
 
 JOINED = torch.ops.torch_srelu.srelu_backward_joined.default
 PLAIN = torch.ops.torch_srelu.srelu_backward.default
@@ -138,11 +138,31 @@ class InstanceNormed(nn.Module):
         return self.unit(F.instance_norm(x))
 
 
-# For each image, and for each row, of which there are as many as channels.
 @pytest.mark.parametrize("other", [Centred(4, 8, 1, 1), Centred(1, 1, 8, 1), InstanceNormed()])
 def test_what_is_no_batch_normalisation_is_left_alone(other: nn.Module) -> None:
     (call,) = backward_calls(network(other), images(rows=8))
     assert call.target is PLAIN
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "taken"),
+    [
+        ((1, 8, 1, 1), torch.float32, True),
+        ((8, 1, 1), torch.float32, True),
+        ((1, 1, 8, 1), torch.float32, False),  # as many rows as channels
+        ((8,), torch.float32, False),  # as many columns
+        ((8, 1, 1, 1), torch.float32, False),
+        ((8, 8, 1, 1), torch.float32, False),
+        ((1, 8, 1, 1), torch.bfloat16, False),  # not what the arithmetic is in
+    ],
+)
+def test_numbers_of_channels_lie_along_the_channels(
+    shape: tuple[int, ...], dtype: torch.dtype, taken: bool
+) -> None:
+    node = Graph().placeholder("numbers")
+    node.meta["val"] = torch.empty(shape, dtype=dtype)
+    z = torch.empty(8, 8, 8, 8, dtype=torch.bfloat16)
+    assert (inductor_norm._of_channels(node, z) is node) is taken
 
 
 def test_channels_that_lie_together_are_left_alone() -> None:
