@@ -76,7 +76,10 @@ def backward_calls(net: nn.Module, x: Tensor) -> list[Node]:
         return make_boxed_func(graph.forward)
 
     backend = aot_autograd(
-        fw_compiler=keep, partition_fn=split, decompositions=select_decomp_table()
+        fw_compiler=keep,
+        partition_fn=split,
+        decompositions=select_decomp_table(),
+        keep_inference_input_mutations=True,
     )
     alone = copy.deepcopy(net)
     torch.compile(net, backend=backend, fullgraph=True)(x).square().mean().backward()
@@ -129,6 +132,58 @@ class Centred(nn.Module):
         return self.unit((x - self.mean) * self.weight + self.bias)
 
 
+class Written(Block):
+    """Its first norm's bias is another one after the forward pass."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x)
+        with torch.no_grad():
+            self.norms[0].bias.clamp_(-0.1, 0.1)  # type: ignore[union-attr]
+        return y
+
+
+def test_a_bias_that_is_written_to_is_not_asked_for_again() -> None:
+    first, _ = backward_calls(network(Written()), images())
+    assert isinstance(first.args[X], Node)
+    assert isinstance(first.args[Z], Node)
+    assert first.args[SCALE] is None
+
+
+class OfItself(torch.autograd.Function):
+    """Its backward pass subtracts what it has just summed."""
+
+    @staticmethod
+    def forward(ctx, z: Tensor, b: Tensor) -> Tensor:  # type: ignore[override]
+        ctx.save_for_backward(z)
+        return z + b.view(1, -1, 1, 1)
+
+    @staticmethod
+    def backward(ctx, *grads: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        (z,), (g,) = ctx.saved_tensors, grads
+        centred = z - g.sum((0, 2, 3)).view(1, -1, 1, 1)
+        return g, (g * centred).sum((0, 2, 3))
+
+
+class Turning(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias, self.unit = nn.Parameter(torch.zeros(8)), ts.SReLU(8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.unit(OfItself.apply(x, self.bias))
+
+
+class Shared(nn.Module):
+    """Behind a norm, but its parameters are shared by channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.unit = nn.BatchNorm2d(8), ts.SReLU(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.unit(self.norm(x))
+
+
 class InstanceNormed(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -138,7 +193,10 @@ class InstanceNormed(nn.Module):
         return self.unit(F.instance_norm(x))
 
 
-@pytest.mark.parametrize("other", [Centred(4, 8, 1, 1), Centred(1, 1, 8, 1), InstanceNormed()])
+OTHERS = (Centred(4, 8, 1, 1), Centred(1, 1, 8, 1), InstanceNormed(), Turning(), Shared())
+
+
+@pytest.mark.parametrize("other", OTHERS, ids=lambda other: type(other).__name__)
 def test_what_is_no_batch_normalisation_is_left_alone(other: nn.Module) -> None:
     (call,) = backward_calls(network(other), images(rows=8))
     assert call.target is PLAIN

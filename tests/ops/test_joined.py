@@ -110,3 +110,25 @@ def test_three_way(execution: str, dtype: torch.dtype, parts: int, made_of: str)
     slack = rounded + ULPS * torch.finfo(torch.float32).eps
     error = (moments - terms.sum((1, 3, 4))).abs()
     assert bool((error <= slack * terms.abs().sum((1, 3, 4))).all())
+
+
+def test_a_unit_for_all_channels(execution: str) -> None:
+    x, _ = double_problem(execution)
+    shared = [torch.tensor([v]).to(x) for v in (0.5, 1.5, -0.5, 0.2)]
+    with using(execution), torch.no_grad():
+        given = (torch.randn_like(x), None, x, *shared, 1, True, x, torch.randn(3).to(x))
+        opcheck(registration.srelu_backward_joined, (*given, None, None, None), "contiguous")
+
+
+@pytest.mark.parametrize(
+    "mean", [torch.zeros(2, dtype=torch.double), torch.zeros(3)], ids=["too few", "float32"]
+)
+def test_numbers_must_fit(execution: str, mean: Tensor) -> None:
+    x, params = double_problem(execution)
+    given = (x, None, x, *params, 1, True, x, mean.to(x.device), None, None, None)
+    with (
+        using(execution),
+        torch.no_grad(),
+        pytest.raises(ValueError, match="expected torch.float64"),
+    ):
+        registration.srelu_backward_joined(*given)

@@ -82,7 +82,7 @@ def _see_backward(match: Any, grad: Node, x: Node, *arguments: Any) -> None:
     if not (need_input and _suits(value(x))):
         return
     grads = grad.args if _is_sum_of_two(grad) else (grad, None)
-    norm = find_norm(call, x, dim)
+    norm = find_norm(call, x, params[0], dim)
     if norm is None and grads[1] is None:
         return
     fields = [None] * 5 if norm is None else norm.write_before(call)

@@ -72,10 +72,12 @@ class FoundNorm(NamedTuple):
                 node.replace_all_uses_with(taken)
 
 
-def find_norm(call: Node, x: Node, dim: int) -> FoundNorm | None:
+def find_norm(call: Node, x: Node, t_r: Node, dim: int) -> FoundNorm | None:
     """The normalisation that needs sums of the gradient of ``x``, which ``call`` returns first."""
     gradient = next((user for user in call.users if user.args[1:] == (0,)), None)
     if gradient is None or not _in_columns(value(x)) or dim % value(x).dim() != 1:
+        return None
+    if value(t_r).shape[0] != value(x).shape[1]:  # shared by channels: no kernel takes them along
         return None
     wide = [gradient, *(user for user in gradient.users if _is_wider(user))]
     sums = [user for g in wide for user in g.users if _is_sum(user)]
@@ -83,7 +85,9 @@ def find_norm(call: Node, x: Node, dim: int) -> FoundNorm | None:
         for product in g.users:
             dots = [user for user in product.users if _is_sum(user)]
             centred = _times_centred(product, g) if dots else None
-            if centred is not None and _alike(value(centred[0]), value(x)):
+            # What comes later may be made of the gradient itself.
+            before = centred is not None and all(node < call for node in centred)
+            if centred is not None and before and _alike(value(centred[0]), value(x)):
                 return FoundNorm(*centred, sums, dots, _made(x, *centred))
     return None
 
@@ -112,12 +116,13 @@ def _is_wider(node: Node) -> bool:
 
 
 def _is_sum(node: Node) -> bool:
-    """Whether it is a sum over everything but dimension 1."""
+    """Whether it is a sum over everything but dimension 1, in the dtype of the arithmetic."""
     if node.target is not aten.sum.dim_IntList or node.kwargs or len(node.args) != 2:
         return False
     summed: Any = node.args[1]
     axes = range(value(node.args[0]).dim())
-    return list(summed) == [axis for axis in axes if axis != 1]
+    others = list(summed) == [axis for axis in axes if axis != 1]
+    return others and value(node).dtype == compute_dtype(value(node))
 
 
 def _times_centred(product: Node, gradient: Node) -> tuple[Node, Node] | None:
@@ -161,7 +166,7 @@ def _is_output(node: Any) -> bool:
 def _affine(x: Any, z: Node, mean: Node) -> tuple[Node, Node, Node] | None:
     """rstd, weight and bias, if ``x`` is nothing but the normalised ``z``."""
     total: Any = x.args[0] if isinstance(x, Node) and x.target is convert else x
-    if not _calls(total, aten.add.Tensor):
+    if not _calls(total, aten.add.Tensor) or value(x).dtype != value(z).dtype:
         return None
     product, bias = total.args
     if not (_calls(product, aten.mul.Tensor) and _calls(product.args[0], aten.mul.Tensor)):
@@ -170,7 +175,20 @@ def _affine(x: Any, z: Node, mean: Node) -> tuple[Node, Node, Node] | None:
     rstd, weight, bias = (_of_channels(n, value(z)) for n in (rstd, product.args[1], bias))
     if rstd is None or weight is None or bias is None or _centred(centred) != (z, mean):
         return None
+    if not _stays(bias):
+        return None
     return rstd, weight, bias
+
+
+def _stays(bias: Node) -> bool:
+    """Whether it is the same in the backward pass, where nobody else would ask for it.
+
+    What the compiled step writes into its inputs stands at the end of the graph.
+    """
+    while bias.target is convert:
+        bias = bias.args[0]  # type: ignore[assignment]
+    writes = (user.target is aten.copy_.default and user.args[0] is bias for user in bias.users)
+    return bias.op == "placeholder" and not any(writes)
 
 
 def _calls(node: Any, target: Any) -> bool:

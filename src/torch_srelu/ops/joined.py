@@ -27,6 +27,16 @@ class Norm(NamedTuple):
     shift: Tensor | None = None
     residual: Tensor | None = None  # like z; none is 0
 
+    def check_lengths(self, dim: int) -> None:
+        """Kernels must not read past the end."""
+        expected, dtype = (self.z.shape[dim],), reference.compute_dtype(self.z)
+        for number in (self.mean, self.scale, self.shift):
+            if number is not None and (number.shape, number.dtype) != (expected, dtype):
+                raise ValueError(
+                    f"a number for each channel is {number.dtype} of shape {tuple(number.shape)}, "
+                    f"expected {dtype}, {expected}"
+                )
+
     def output(self, dim: int) -> Tensor:
         """SReLU's input, where it is made of the normalised tensor."""
         assert self.scale is not None

@@ -172,6 +172,7 @@ def srelu_backward_joined(
         grads = compute.compute_backward(grad, x, *params, dim, True, need_params, more=more)
         return *_no_none(x, grads), x.new_empty(0)
     norm = Norm(z, mean, scale, shift, residual)
+    norm.check_lengths(dim)
     grad_x, rows, moments = compute.compute_backward_joined(
         grad, more, x, params, dim, need_params, norm
     )
@@ -183,7 +184,7 @@ def _(grad, more, x, t_r, a_r, t_l, a_l, dim, need_params, z, mean, scale, shift
     given, channels = z if x is None else x, t_r.shape[0]
     moments = given.new_empty(0)
     if z is not None:
-        moments = z.new_empty((2, channels), dtype=reference.compute_dtype(z))
+        moments = z.new_empty((2, z.shape[dim]), dtype=reference.compute_dtype(z))
     return *_fake_gradients(given, channels, True, 4 * need_params), moments
 
 

@@ -83,20 +83,25 @@ def _backward_launch(
     dtype: torch.dtype,
     need_input: bool,
     need_params: bool,
-    need_bias: int,  # sums beside those of the parameters: 2 for a norm
+    input_sums: int,  # of the input's gradient: 1 for a bias, 2 for a norm
     tensors: int = 2,  # that are read: the gradient, its second part, the input, a norm's
 ) -> Backward:
     channels, runs = view.channels, is_runs(view)
-    shape = backward_shape(view, dtype, tensors, norm=need_bias == 2)
+    shape = backward_shape(view, dtype, tensors, norm=input_sums == 2)
     how = cut_runs(view, shape, backward=True) if runs else cut_columns(view, shape)
     alone = runs and how.splits == 1
     compute = _compute(dtype)
-    meta = {"INPUT": need_input, "PARAMS": need_params, "BIAS": need_bias, "COMPUTE": compute}
+    meta = {
+        "INPUT": need_input,
+        "PARAMS": need_params,
+        "INPUT_SUMS": input_sums,
+        "COMPUTE": compute,
+    }
     if runs:
         meta["ALONE"] = alone
     kernel = kernels.backward_runs if runs else kernels.backward_columns
     first = Launch(kernel, (how.groups * how.splits, 1, 1), how.sizes, {**meta, **how.meta})
-    planes, out = 4 * need_params + need_bias, len(NO_OUT) if runs else 0
+    planes, out = 4 * need_params + input_sums, len(NO_OUT) if runs else 0
     if alone or not planes:
         return Backward(first, out, (0, 0), None)
     summed = 1 if runs else view.inner  # columns that belong to one channel
@@ -104,7 +109,7 @@ def _backward_launch(
     # Few channels and many parts to a program: all of them are under way at once.
     width = min(8, power_of_two(channels))
     at_once = min(2048, power_of_two(splits * summed))
-    meta = {"PARAMS": need_params, "BIAS": need_bias, "COMPUTE": compute}
+    meta = {"PARAMS": need_params, "INPUT_SUMS": input_sums, "COMPUTE": compute}
     meta |= {"PARTS": at_once, "CHANNELS": width, "num_warps": 8 if at_once > 512 else 4}
     sizes = (splits, channels, summed)
     grid = (ceil(channels, width), planes, 1)

@@ -44,8 +44,8 @@ def backward_shape(view: View, dtype: torch.dtype, tensors: int = 2, norm: bool 
     if not is_runs(view):
         tile = 32 * 4 * 4 * max(1, 8 // dtype.itemsize)
         # Five fit on a multiprocessor; of one program more, all would wait for a second turn. With
-        # more to read ahead, or to add up, fewer.
-        fit, registers = {2: (5, 96), 3: (4, 128), 4: (3, 168)}[min(4, tensors + norm)]
+        # more to read ahead fewer; a norm takes as many registers as a tensor.
+        fit, registers = {2: (5, 96), 3: (4, 128)}.get(tensors + norm, (3, 168))
         programs = math.prod(view) // (8 * tile)  # a partial sum for eight steps is cheap
         programs = min(fit * MULTIPROCESSORS, max(MULTIPROCESSORS, programs))
         return Shape(tile, 64, warps=4, vector=4, programs=programs, registers=registers)

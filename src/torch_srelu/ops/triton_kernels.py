@@ -9,7 +9,8 @@ With a bias, all of this is done for x + bias, which is never stored.
 The gradient that comes in may be given as two parts, whose sum is never stored either, and a
 normalisation before SReLU may be joined (`joined.Norm`), of columns only. The backward
 writes the input gradient and, in the same pass, sums four numbers for every channel:
-g and g (x - t) over the right and over the left tail; a bias adds the sum of the input gradient.
+g and g (x - t) over the right and over the left tail; a bias adds the sum of the input gradient, a
+normalisation that and another one (INPUT_SUMS).
 Each program keeps its sums in registers and writes one partial result; a second, small kernel adds
 these in a fixed order. No atomics: the same input gives the same bits. Where one program sees all
 of a channel, it finishes the job itself.
@@ -145,7 +146,7 @@ def backward_runs(
     g_ptr, x_ptr, gx_ptr, sums_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, more_ptr,
     t_r_out, a_r_out, t_l_out, a_l_out, bias_out,
     outer, channels, inner, segments, steps, splits,
-    INPUT: tl.constexpr, PARAMS: tl.constexpr, BIAS: tl.constexpr, COMPUTE: tl.constexpr,
+    INPUT: tl.constexpr, PARAMS: tl.constexpr, INPUT_SUMS: tl.constexpr, COMPUTE: tl.constexpr,
     ALONE: tl.constexpr, REPEAT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
     VECTOR: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
@@ -175,7 +176,7 @@ def backward_runs(
             # max and min change nothing in their tail; outside they keep NaN and inf from 0 * inf
             right1 += tl.sum(tl.sum(right * tl.maximum(x - t_r, 0.0), 2), 0)
             left1 += tl.sum(tl.sum(left * tl.minimum(x - t_l, 0.0), 2), 0)
-        if BIAS:
+        if INPUT_SUMS:
             input0 += tl.sum(tl.sum(gx, 2), 0)
     if ALONE:  # this program has seen all of the channel: these are the gradients
         if PARAMS:
@@ -183,7 +184,7 @@ def backward_runs(
             tl.store(a_r_out + c, tl.sum(right1))
             tl.store(t_l_out + c, tl.sum(left0) * (1 - a_l))
             tl.store(a_l_out + c, tl.sum(left1))
-        if BIAS:
+        if INPUT_SUMS:
             tl.store(bias_out + c, tl.sum(input0))
     else:
         plane = tl.zeros((), tl.int64) + splits * channels  # sums: (planes, splits, channels)
@@ -194,7 +195,7 @@ def backward_runs(
             tl.store(out + plane, tl.sum(right1))
             tl.store(out + 2 * plane, tl.sum(left0))
             tl.store(out + 3 * plane, tl.sum(left1))
-        if BIAS:  # the last plane
+        if INPUT_SUMS:  # the last plane
             tl.store(sums_ptr + PARAMS * 4 * plane + at, tl.sum(input0))
 
 
@@ -203,7 +204,7 @@ def backward_columns(
     g_ptr, x_ptr, gx_ptr, sums_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, more_ptr,
     beside_ptr, mean_ptr, scale_ptr, shift_ptr,
     total, columns, period, inner, blocks, steps, splits,
-    INPUT: tl.constexpr, PARAMS: tl.constexpr, BIAS: tl.constexpr, COMPUTE: tl.constexpr,
+    INPUT: tl.constexpr, PARAMS: tl.constexpr, INPUT_SUMS: tl.constexpr, COMPUTE: tl.constexpr,
     REPEAT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr,
     EVEN: tl.constexpr,
 ):  # fmt: skip
@@ -262,7 +263,7 @@ def backward_columns(
                 right1 = tl.where(right, right1 + g * (x - t_r), right1)
                 left0 = tl.where(left, left0 + g, left0)
                 left1 = tl.where(left, left1 + g * (x - t_l), left1)
-            if BIAS:
+            if INPUT_SUMS:
                 input0 += gx
             if mean_ptr is not None:
                 input1 += gx * centred
@@ -274,7 +275,7 @@ def backward_columns(
         tl.store(out + plane, tl.sum(right1, 0), mask=in_row)
         tl.store(out + 2 * plane, tl.sum(left0, 0), mask=in_row)
         tl.store(out + 3 * plane, tl.sum(left1, 0), mask=in_row)
-    if BIAS:  # behind those of the parameters
+    if INPUT_SUMS:  # behind those of the parameters
         tl.store(sums_ptr + PARAMS * 4 * plane + at, tl.sum(input0, 0), mask=in_row)
     if mean_ptr is not None:
         tl.store(sums_ptr + (PARAMS * 4 + 1) * plane + at, tl.sum(input1, 0), mask=in_row)
@@ -284,7 +285,7 @@ def backward_columns(
 def finish(
     sums_ptr, a_r_ptr, a_l_ptr, t_r_out, a_r_out, t_l_out, a_l_out, bias_out,
     splits, channels, inner,
-    PARAMS: tl.constexpr, BIAS: tl.constexpr, COMPUTE: tl.constexpr, PARTS: tl.constexpr,
+    PARAMS: tl.constexpr, INPUT_SUMS: tl.constexpr, COMPUTE: tl.constexpr, PARTS: tl.constexpr,
     CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """Adds partial sums, (planes, splits, channels * inner), over splits and inner, in order."""
@@ -310,6 +311,6 @@ def finish(
             tl.store(t_l_out + c, grad, mask=real)
         elif which == 3:
             tl.store(a_l_out + c, grad, mask=real)
-    if BIAS:  # noqa: SIM102  # of the two conditions this one is known when it is compiled
+    if INPUT_SUMS:  # noqa: SIM102  # of the two conditions this one is known when it is compiled
         if which >= PARAMS * 4:  # one row, or two
             tl.store(bias_out + (which - PARAMS * 4) * channels + c, grad, mask=real)

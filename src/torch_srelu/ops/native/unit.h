@@ -238,7 +238,10 @@ struct Node final : torch::autograd::CppNode<SReLU> {
     variable_list apply(variable_list &&grad) override
     {
         if (!grad[0].defined()) { /* a layer behind had none */
-            prepare();
+            {
+                const std::lock_guard<std::mutex> alone(mutex_); /* which CppNode takes as well */
+                prepare();
+            }
             return CppNode::apply(std::move(grad)); /* with zeros */
         }
         const std::lock_guard<std::mutex> alone(mutex_); /* as torch's: others may free `saved` */
