@@ -196,6 +196,8 @@ class InstanceNormed(nn.Module):
 OTHERS = (Centred(4, 8, 1, 1), Centred(1, 1, 8, 1), InstanceNormed(), Turning(), Shared())
 
 
+# Dynamo makes an instance of what it takes for a class of functions.
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.parametrize("other", OTHERS, ids=lambda other: type(other).__name__)
 def test_what_is_no_batch_normalisation_is_left_alone(other: nn.Module) -> None:
     (call,) = backward_calls(network(other), images(rows=8))

@@ -26,7 +26,7 @@ HEADERS = ["model", "paper", "ours", "sd", "95 % interval", "n", "ema", "dead", 
 # What is to be known of a condition.
 REMARKS = {
     IMAGENET: "ours are top-1 errors of Imagenette, 10 of ImageNet's 1,000 classes, with 3,925 "
-    "test images, a standard error near 0.6 points: directional only, for a task that is not the "
+    "test images, a standard error near 0.5 points: directional only, for a task that is not the "
     "paper's; all 1,000 classes, 2.4 million steps a run, take too long for one device"
 }
 
