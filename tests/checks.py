@@ -15,6 +15,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+import interpreting  # noqa: F401
 import torch_srelu
 from torch_srelu.ops import cpu, reference
 
