@@ -7,6 +7,7 @@ torch in the same precision is, plus a few units in the last place of what it ha
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -80,6 +81,11 @@ class Problem:
         y = function(x, *params, dim=self.dim)
         return y.detach(), list(torch.autograd.grad(y, [x, *params], self.grad))
 
+    @functools.cached_property
+    def expected(self) -> tuple:
+        """The same by the reference in float64 and in the dtype of ``x``, and `magnitudes`."""
+        return self.plain(torch.float64), self.plain(self.x.dtype), magnitudes(self)
+
     def plain(self, dtype: torch.dtype) -> tuple[Tensor, list[Tensor]]:
         """The same by the reference alone, with everything in ``dtype``."""
         x, *params = (t.to(dtype) for t in (self.x, *self.params))
@@ -132,12 +138,10 @@ def assert_three_way(problem: Problem, execution: str) -> None:
 
 def assert_right(problem: Problem, y: Tensor, grads: list[Tensor]) -> None:
     """Values and all five gradients, however they were made, against the float64 reference."""
-    exact_y, exact_grads = problem.plain(torch.float64)
-    plain_y, plain_grads = problem.plain(problem.x.dtype)
+    (exact_y, exact_grads), (plain_y, plain_grads), (added_y, *added) = problem.expected
     assert y.dtype == problem.x.dtype
     assert y.shape == problem.x.shape
     assert y.stride() == torch.empty_like(problem.x).stride()
-    added_y, *added = magnitudes(problem)
     slack = rounding(problem.x, exact_y, problem.x.dtype, added_y)
     _assert_within(y, exact_y, plain_y, slack, "output")
     like = (problem.x, *problem.params)

@@ -1,5 +1,7 @@
 """Every execution against the float64 reference, on everything a tensor can be."""
 
+import functools
+
 import pytest
 import torch
 from hypothesis import assume, given, settings
@@ -45,6 +47,15 @@ def test_nan_and_infinity(execution: str, problem: Problem) -> None:
         torch.testing.assert_close(got.cpu().isfinite(), want.isfinite())
 
 
+@functools.lru_cache(maxsize=1)  # every execution in turn gets it, and what is expected of them
+def _large_problem(shape: tuple[int, ...], layout: str, shared: bool) -> Problem:
+    torch.manual_seed(0)
+    x = lay_out(torch.randn(shape), layout)
+    channels = 1 if shared else shape[1]
+    params = [torch.randn(channels) for _ in range(4)]
+    return Problem(x, params, torch.randn(shape), 1)
+
+
 @pytest.mark.parametrize(
     "shape", [(64, 40, 9, 8), (64, 40, 32, 16), (2, 3, 5003), (5000, 33), (70000, 3)]
 )
@@ -55,11 +66,7 @@ def test_tensors_of_many_blocks(execution: str, shape, layout: str, shared: bool
     if execution == "triton" and device_of(execution) == "cpu":  # the interpreter is slow
         part = 16 if len(shape) > 2 else 32
         shape = (max(2, shape[0] // part), *shape[1:])
-    torch.manual_seed(0)
-    x = lay_out(torch.randn(shape), layout)
-    channels = 1 if shared else shape[1]
-    params = [torch.randn(channels) for _ in range(4)]
-    assert_three_way(Problem(x, params, torch.randn(shape), 1), execution)
+    assert_three_way(_large_problem(shape, layout, shared), execution)
 
 
 def test_gradcheck(execution: str) -> None:
