@@ -4,6 +4,7 @@ Threads add up what they read on their own. If Triton spread a sum over threads 
 of the loop would wait at barriers: the kernel would be right, and up to 24 times slower.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -15,6 +16,7 @@ pytest.importorskip("triton")
 
 # In a process of its own: here, Triton is the interpreter.
 COMPILE = """
+import json
 import sys
 
 import torch
@@ -26,26 +28,35 @@ from torch_srelu.ops import triton as host
 from torch_srelu.ops.layout import View
 
 POINTERS = {"g_ptr", "x_ptr", "gx_ptr", "more_ptr", "beside_ptr"}
-view, dtype, there = View(*map(int, sys.argv[1:4])), getattr(torch, sys.argv[4]), sys.argv[5:]
-sums = 2 if "mean_ptr" in there else int("bias_ptr" in there)
-tensors = 2 + len(POINTERS.intersection(there))
-launch = host._backward_launch(view, dtype, True, True, sums, tensors).first
-names = launch.kernel.arg_names
-fixed = dict(zip(names[-len(launch.fixed):], launch.fixed))
-optional = {"bias_ptr", "more_ptr", *host.kernels.NORM} & set(names)
-fixed |= {name: None for name in optional.difference(there)}
-sizes = set(names[-len(launch.fixed):][: len(launch.sizes)])
-kind = {torch.bfloat16: "*bf16", torch.float32: "*fp32"}[dtype]
-signature = {
-    n: kind if n in POINTERS else "i32" if n in sizes else "constexpr" if n in fixed else "*fp32"
-    for n in names
-}
-constants = {(names.index(n),): v for n, v in fixed.items() if n not in sizes}
-aligned = [n for n in names if n not in fixed or (n in sizes and fixed[n] % 16 == 0)]
-attributes = {(names.index(n),): [["tt.divisibility", 16]] for n in aligned}
-source = ASTSource(launch.kernel, signature, constants, attributes)
-options = {n: launch.meta[n] for n in ("num_warps", "maxnreg") if n in launch.meta}
-print(triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"])
+
+
+def code(view, dtype, there):
+    view, dtype = View(*view), getattr(torch, dtype)
+    sums = 2 if "mean_ptr" in there else int("bias_ptr" in there)
+    tensors = 2 + len(POINTERS.intersection(there))
+    launch = host._backward_launch(view, dtype, True, True, sums, tensors).first
+    names = launch.kernel.arg_names
+    fixed = dict(zip(names[-len(launch.fixed):], launch.fixed))
+    optional = {"bias_ptr", "more_ptr", *host.kernels.NORM} & set(names)
+    fixed |= {name: None for name in optional.difference(there)}
+    sizes = set(names[-len(launch.fixed):][: len(launch.sizes)])
+    kind = {torch.bfloat16: "*bf16", torch.float32: "*fp32"}[dtype]
+    signature = {
+        n: kind if n in POINTERS
+        else "i32" if n in sizes
+        else "constexpr" if n in fixed
+        else "*fp32"
+        for n in names
+    }
+    constants = {(names.index(n),): v for n, v in fixed.items() if n not in sizes}
+    aligned = [n for n in names if n not in fixed or (n in sizes and fixed[n] % 16 == 0)]
+    attributes = {(names.index(n),): [["tt.divisibility", 16]] for n in aligned}
+    source = ASTSource(launch.kernel, signature, constants, attributes)
+    options = {n: launch.meta[n] for n in ("num_warps", "maxnreg") if n in launch.meta}
+    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"]
+
+
+print(json.dumps([code(*case) for case in json.load(sys.stdin)]))
 """
 
 
@@ -67,35 +78,35 @@ RESIDUAL = (*NORM, "beside_ptr", "more_ptr")  # and of a residual; a gradient in
 BESIDE = ("beside_ptr", "mean_ptr", "more_ptr")  # a norm beside the input
 
 
-@pytest.mark.parametrize(
-    ("view", "dtype", "there"),
-    [
-        ((3211264, 64, 1), "bfloat16", BIAS),  # columns, few channels: several rows as one
-        ((802816, 256, 1), "bfloat16", MORE),
-        ((802816, 256, 1), "bfloat16", BESIDE),
-        ((802816, 256, 1), "bfloat16", RESIDUAL),
-        ((802816, 64, 1), "bfloat16", NORM),
-        ((127 * 49, 96, 1), "bfloat16", BIAS),  # incomplete rows at the end
-        ((131072, 192, 1), "float32", BIAS),
-        ((128, 192, 256), "bfloat16", BIAS),  # runs, several to a tile
-        ((128, 192, 256), "bfloat16", MORE),
-    ],
-)
-def test_threads_add_up_on_their_own(
-    view: tuple[int, int, int], dtype: str, there: tuple[str, ...]
-) -> None:
+CASES = [
+    ((3211264, 64, 1), "bfloat16", BIAS),  # columns, few channels: several rows as one
+    ((802816, 256, 1), "bfloat16", MORE),
+    ((802816, 256, 1), "bfloat16", BESIDE),
+    ((802816, 256, 1), "bfloat16", RESIDUAL),
+    ((802816, 64, 1), "bfloat16", NORM),
+    ((127 * 49, 96, 1), "bfloat16", BIAS),  # incomplete rows at the end
+    ((131072, 192, 1), "float32", BIAS),
+    ((128, 192, 256), "bfloat16", BIAS),  # runs, several to a tile
+    ((128, 192, 256), "bfloat16", MORE),
+]
+
+
+def test_threads_add_up_on_their_own() -> None:
+    """All cases in one process: to start it takes longer than to compile for one of them."""
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     made = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", COMPILE, *map(str, (*view, dtype, *there))],
+        [sys.executable, "-W", "ignore", "-c", COMPILE],
+        input=json.dumps(CASES),
         capture_output=True,
         text=True,
         env=environment,
         check=False,
     )
     assert made.returncode == 0, made.stderr[-2000:]
-    bodies = [body for body in loops(made.stdout) if "ld.global" in body]
-    assert bodies, "no loop that reads"
-    for body in bodies:
-        assert "st.global" in body
-        for barrier in ("bar.sync", "st.shared", "ld.shared"):
-            assert barrier not in body
+    for case, ptx in zip(CASES, json.loads(made.stdout), strict=True):
+        bodies = [body for body in loops(ptx) if "ld.global" in body]
+        assert bodies, f"{case}: no loop that reads"
+        for body in bodies:
+            assert "st.global" in body, case
+            for barrier in ("bar.sync", "st.shared", "ld.shared"):
+                assert barrier not in body, case
