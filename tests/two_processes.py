@@ -13,8 +13,14 @@ from torch import multiprocessing as mp
 
 def run_in_two_processes(test: Callable[..., None], folder: Path) -> None:
     """Calls ``test(rank, group)`` in two processes; fails with what they report, if they fail."""
-    context = mp.get_context("spawn")  # a forked child would inherit locked thread pools
-    processes = [context.Process(target=_run, args=(test, rank, folder)) for rank in range(2)]
+    # Forked from a process that has imported torch and computed nothing: children of this one would
+    # inherit locked thread pools, and new ones would import torch again, each of them.
+    context = mp.get_context("forkserver")
+    context.set_forkserver_preload(["torch", "pytest", "hypothesis"])
+    environment = dict(os.environ)  # of now: that other process has an older one
+    processes = [
+        context.Process(target=_run, args=(test, rank, folder, environment)) for rank in range(2)
+    ]
     for process in processes:
         process.start()
     for process in processes:
@@ -28,7 +34,8 @@ def run_in_two_processes(test: Callable[..., None], folder: Path) -> None:
     assert [process.exitcode for process in processes] == [0, 0]
 
 
-def _run(test: Callable[..., None], rank: int, folder: Path) -> None:
+def _run(test: Callable[..., None], rank: int, folder: Path, environment: dict[str, str]) -> None:
+    os.environ.update(environment)
     torch.set_num_threads(1)
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
