@@ -1,6 +1,7 @@
 # Everything runs in .venv, which `make` builds from this repository's own files.
 PYTHON ?= python3
 BIN := .venv/bin
+RUFF = $(BIN)/ruff check . && $(BIN)/ruff format --check .
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/torch_srelu/ops/native/*)
 
 .PHONY: demo test lint bench clean help
@@ -8,12 +9,18 @@ SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/torch_srelu/op
 demo: .venv/lab  ## train rivals side by side on real data and print the table
 	$(BIN)/srelu compare
 
-test: lint  ## ruff, pyright and pytest
-	$(BIN)/pytest
+# Pyright, which keeps one core busy for a minute, works beside pytest. Tests start many Pythons:
+# what one of them has compiled, the others read.
+test: .venv/ready  ## ruff, pyright and pytest
+	$(RUFF)
+	@echo $(BIN)/pytest, and pyright beside it; \
+	$(BIN)/pyright >.venv/pyright.txt & types=$$!; \
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest; tests=$$?; \
+	wait $$types; types=$$?; cat .venv/pyright.txt; \
+	exit $$((tests | types))
 
 lint: .venv/ready  ## ruff and pyright alone
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(RUFF)
 	$(BIN)/pyright
 
 bench: .venv/eager  ## the operator against its rivals, on the device that is there, to runs/bench
