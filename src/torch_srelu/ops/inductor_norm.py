@@ -85,9 +85,8 @@ def find_norm(call: Node, x: Node, t_r: Node, dim: int) -> FoundNorm | None:
         for product in g.users:
             dots = [user for user in product.users if _is_sum(user)]
             centred = _times_centred(product, g) if dots else None
-            # What comes later may be made of the gradient itself.
-            before = centred is not None and all(node < call for node in centred)
-            if centred is not None and before and _alike(value(centred[0]), value(x)):
+            # What comes later than the gradient may be made of it.
+            if centred and max(*centred, call) is call and _alike(value(centred[0]), value(x)):
                 return FoundNorm(*centred, sums, dots, _made(x, *centred))
     return None
 
