@@ -132,3 +132,13 @@ def test_numbers_must_fit(execution: str, mean: Tensor) -> None:
         pytest.raises(ValueError, match="number for each channel"),
     ):
         registration.srelu_backward_joined(*given)
+
+
+def test_an_input_is_given_or_made(execution: str) -> None:
+    x, params = double_problem(execution)
+    numbers = torch.randn(3, 3).to(x)
+    norms = {"neither": (None,) * 6, "half": (None, x, numbers[0], None, None, None)}
+    norms |= {"both": (x, x, *numbers, None), "no mean": (x, x, None, None, None, None)}
+    for given, *norm in norms.values():
+        with using(execution), torch.no_grad(), pytest.raises(ValueError, match="give x, or else"):
+            registration.srelu_backward_joined(x, None, given, *params, 1, True, *norm)

@@ -9,7 +9,7 @@
   SReLU needs. What that normalisation computed is not kept if it can be had again.
 
 What torch.compile keeps on disk does not depend on this file: after a change of it, old code is
-used until that is cleared.
+used until that is cleared, or fails for want of an operator that it names.
 """
 
 from __future__ import annotations

@@ -162,15 +162,16 @@ def srelu_backward_joined(
     with ``scale`` there is no ``x``, which is then its output. Its moments are the third result.
     """
     params, given = (t_r, a_r, t_l, a_l), z if x is None else x
-    assert given is not None, "neither x nor z is given"
+    made = z is not None and scale is not None and shift is not None
+    if given is None or made is not (x is None) or (z is None) is not (mean is None):
+        raise ValueError("give x, or else z with mean, scale and shift; beside x, z with its mean")
     check_lengths(given, params, dim)
     for tensor in (grad, more, z, residual):
         if tensor is not None:
             check_gradient(tensor, given)
     if z is None or mean is None:
-        assert x is not None, "z comes without its mean"
-        grads = compute.compute_backward(grad, x, *params, dim, True, need_params, more=more)
-        return *_no_none(x, grads), x.new_empty(0)
+        grads = compute.compute_backward(grad, given, *params, dim, True, need_params, more=more)
+        return *_no_none(given, grads), given.new_empty(0)
     norm = Norm(z, mean, scale, shift, residual)
     norm.check_lengths(dim)
     grad_x, rows, moments = compute.compute_backward_joined(
