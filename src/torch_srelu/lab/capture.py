@@ -33,6 +33,7 @@ def captured(
     graph = torch.cuda.CUDAGraph()
     for generator in generators:
         graph.register_generator_state(generator)
-    with torch.cuda.graph(graph, pool=pool):
+    # Other threads go on meanwhile: those that bring photographs ask the driver for memory.
+    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
         work()
     return graph
