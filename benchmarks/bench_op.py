@@ -26,7 +26,7 @@ COLUMNS = (
     *("provider", "shape", "dtype", "layout", "pass", "clock", "median_us", "p20_us", "p80_us"),
     *("rounds", *places.STAMP),
 )
-LARGE_US = 100  # below this a call's time is not that of its bytes
+LARGE_MIB = 48  # from here on a call's time is that of its bytes
 M_MMAP_THRESHOLD, LARGE_RESULT = -3, 4 << 20  # of malloc.h; bytes
 F32, BF16 = torch.float32, torch.bfloat16
 LARGE_GPU = [
@@ -34,6 +34,16 @@ LARGE_GPU = [
     for dtype in (F32, BF16)
     for layout in ("contiguous", "channels_last")
 ] + [Case((131072, 1024), dtype, "contiguous") for dtype in (F32, BF16)]
+# 64 MiB in either dtype.
+LARGE_GPU += [
+    Case(shape, dtype, layout)
+    for images, dtype in ((512, F32), (1024, BF16))
+    for shape, layout in (
+        ((images, 128, 16, 16), "contiguous"),
+        ((images, 128, 16, 16), "channels_last"),
+        ((32 * images, 1024), "contiguous"),
+    )
+]
 SMALL_GPU = [
     Case(shape, dtype, layout)
     for shape in ((128, 192, 16, 16), (128, 192, 8, 8))
@@ -155,13 +165,15 @@ def tables(folder: Path) -> list[str]:
         rows = [r for r in rows if r["clock"] == clock]
         device = "GPU" if clock == "gpu" else "CPU"
         for tensor in dict.fromkeys((r["shape"], r["dtype"], r["layout"]) for r in rows):
+            shape, dtype, layout = tensor
+            case = Case(tuple(map(int, shape.split("x"))), getattr(torch, dtype), layout)
+            if case.mebibytes < LARGE_MIB:
+                continue
             times = {
                 r["provider"]: float(r["median_us"])
                 for r in rows
                 if (r["shape"], r["dtype"], r["layout"]) == tensor
             }
-            if times["relu"] < LARGE_US:
-                continue
             cells = [f"{times[name] / times['relu']:.2f}" for name in SHOWN]
             cells[-1] = f"**{cells[-1]}**"
             lines.append(f"| {device}, {', '.join(tensor)} | {' | '.join(cells)} |")

@@ -29,6 +29,28 @@ _SIGNATURE = ctypes.CFUNCTYPE(
 )
 
 
+class _Attribute(ctypes.Structure):  # CUlaunchAttribute
+    _fields_ = (("id", ctypes.c_int), ("value", ctypes.c_uint64 * 8))
+
+
+class _Config(ctypes.Structure):  # CUlaunchConfig
+    _fields_ = (
+        *((name, ctypes.c_uint) for name in ("gx", "gy", "gz", "bx", "by", "bz", "shared")),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("count", ctypes.c_uint),
+    )
+
+
+_SIGNATURE_EX = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.POINTER(_Config),
+    ctypes.c_void_p,
+    ctypes.POINTER(ctypes.POINTER(ctypes.c_uint64)),
+    ctypes.c_void_p,
+)
+
+
 class Driver:
     """Computes SReLU of float32 tensors like ``x``; ``alone``: backward in one launch, not two."""
 
@@ -44,6 +66,7 @@ class Driver:
         }
         self.on_launch = self._launch  # what a test may put something before
         self._callback = _SIGNATURE(lambda *args: self.on_launch(*args))
+        self._callback_ex = _SIGNATURE_EX(self._launch_ex)
 
     def launches(self) -> tuple:
         """What `ops.triton.Call.launches` gives."""
@@ -52,14 +75,14 @@ class Driver:
         )
         return self.plan(FORWARD), self.plan(BACKWARD), second, sums
 
-    def plan(self, function: int):
+    def plan(self, function: int, chained: bool = False):
         address = ctypes.cast(self._callback, ctypes.c_void_p).value
+        address_ex = ctypes.cast(self._callback_ex, ctypes.c_void_p).value
         names, has = TENSORS[function], self._has[function]
         places = tuple(names.index(n) for n in has)
         aligned = sum(not n.endswith("_out") for n in names)
-        return _launch.plan(
-            address, function, (1, 1, 1), 32, 0, aligned, places, (0,) * len(places)
-        )
+        about = ((1, 1, 1), 32, 0, aligned, places, (0,) * len(places))
+        return _launch.plan(address, function, *about, address_ex if chained else 0)
 
     def _unused(self, function: int) -> set[str]:
         if function != BACKWARD:
@@ -80,6 +103,14 @@ class Driver:
             else:
                 self._give(given, given["sums"])
         self.launched.append(function)
+        return 0
+
+    def _launch_ex(self, config, function, params, extra) -> int:
+        given = config[0]
+        self._launch(function, *[0] * 8, params, extra)
+        asked = [(a.id, a.value[0]) for a in given.attributes[: given.count]]
+        sizes = tuple(getattr(given, name) for name, _ in _Config._fields_[:7])
+        self.launched[-1] = (function, sizes, given.stream, asked)
         return 0
 
     def _shape(self, name: str) -> tuple[int, ...]:

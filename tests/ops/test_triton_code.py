@@ -1,7 +1,9 @@
-"""The code that Triton makes for a GPU, looked at without one: the loops of the backward pass.
+"""The code that Triton makes for a GPU, looked at without one.
 
 Threads add up what they read on their own. If Triton spread a sum over threads instead, every step
-of the loop would wait at barriers: the kernel would be right, and up to 24 times slower.
+of the loop would wait at barriers: the kernel would be right, and up to 24 times slower. And what a
+forward program does before its loop counts, since there are thousands of them: if Triton handed
+parameters from thread to thread, it would have a dozen barriers there.
 """
 
 import json
@@ -27,19 +29,23 @@ from triton.compiler import ASTSource
 from torch_srelu.ops import triton as host
 from torch_srelu.ops.layout import View
 
-POINTERS = {"g_ptr", "x_ptr", "gx_ptr", "more_ptr", "beside_ptr"}
+POINTERS = {"g_ptr", "x_ptr", "y_ptr", "gx_ptr", "more_ptr", "beside_ptr"}
 
 
 def code(view, dtype, there):
     view, dtype = View(*view), getattr(torch, dtype)
-    sums = 2 if "mean_ptr" in there else int("bias_ptr" in there)
-    tensors = 2 + len(POINTERS.intersection(there))
-    launch = host._backward_launch(view, dtype, True, True, sums, tensors).first
+    if there is None:
+        launch, there = host._forward_launch(view, dtype), ()
+    else:
+        sums = 2 if "mean_ptr" in there else int("bias_ptr" in there)
+        tensors = 2 + len(POINTERS.intersection(there))
+        launch = host._backward_launch(view, dtype, True, True, sums, tensors, chained=True).first
     names = launch.kernel.arg_names
     fixed = dict(zip(names[-len(launch.fixed):], launch.fixed))
     optional = {"bias_ptr", "more_ptr", *host.kernels.NORM} & set(names)
     fixed |= {name: None for name in optional.difference(there)}
-    sizes = set(names[-len(launch.fixed):][: len(launch.sizes)])
+    sizes = names[-len(launch.fixed):][: len(launch.sizes)]
+    sizes = {n for n in sizes if fixed[n] != 1 or n == "blocks"}  # Triton knows a 1 beforehand
     kind = {torch.bfloat16: "*bf16", torch.float32: "*fp32"}[dtype]
     signature = {
         n: kind if n in POINTERS
@@ -91,22 +97,48 @@ CASES = [
 ]
 
 
-def test_threads_add_up_on_their_own() -> None:
-    """All cases in one process: to start it takes longer than to compile for one of them."""
+FORWARD = [
+    ((262144, 128, 1), "bfloat16", None),
+    ((262144, 128, 1), "float32", None),
+    ((524288, 192, 1), "bfloat16", None),  # several rows as one
+    ((127 * 49, 96, 1), "bfloat16", None),  # incomplete rows at the end
+]
+
+
+@pytest.fixture(scope="module")
+def made() -> list[str]:
+    """All code in one process: to start it takes longer than to compile for one case."""
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     made = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", COMPILE],
-        input=json.dumps(CASES),
+        input=json.dumps(CASES + FORWARD),
         capture_output=True,
         text=True,
         env=environment,
         check=False,
     )
     assert made.returncode == 0, made.stderr[-2000:]
-    for case, ptx in zip(CASES, json.loads(made.stdout), strict=True):
+    return json.loads(made.stdout)
+
+
+def test_threads_add_up_on_their_own(made: list[str]) -> None:
+    for case, ptx in zip(CASES, made, strict=False):
         bodies = [body for body in loops(ptx) if "ld.global" in body]
         assert bodies, f"{case}: no loop that reads"
         for body in bodies:
             assert "st.global" in body, case
             for barrier in ("bar.sync", "st.shared", "ld.shared"):
                 assert barrier not in body, case
+
+
+def test_the_second_kernel_of_a_backward_pass_may_get_ready_early(made: list[str]) -> None:
+    for case, ptx in zip(CASES, made, strict=False):
+        assert "griddepcontrol.launch_dependents" in ptx, case
+
+
+def test_forward_programs_are_soon_at_work(made: list[str]) -> None:
+    """Parameters are read where they are used, in vectors; threads meet for the loop's choice."""
+    for case, ptx in zip(FORWARD, made[len(CASES) :], strict=True):
+        assert ptx.count("bar.sync") <= 2, case
+        loads = re.findall(r"ld\.global\S*", ptx)
+        assert all(".v2." in load or ".v4." in load for load in loads), (case, set(loads))

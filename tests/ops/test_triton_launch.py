@@ -94,6 +94,20 @@ def test_a_launch_in_c() -> None:
 
 
 @in_c
+def test_a_chained_launch_in_c() -> None:
+    from driver import FORWARD, Driver
+
+    x, y, params = torch.randn(2, 3, 4), torch.empty(2, 3, 4), list(torch.randn(4, 3).unbind())
+    driver = Driver(x, 3)
+    params = [p.clone() for p in params]
+    plan = driver.plan(FORWARD, chained=True)
+    assert triton_launch._launch.launch(plan, 7, x, y, *params, None)
+    torch.testing.assert_close(y, srelu(x, *params))
+    # Grid, block, shared memory, stream, and the one attribute: that it may begin early.
+    assert driver.launched == [(FORWARD, (1, 1, 1, 32, 1, 1, 0), 7, [(6, 1)])]
+
+
+@in_c
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("shape", [(2, 5, 256), (900, 70)])
 def test_launches_go_straight_to_the_driver(shape) -> None:
@@ -102,6 +116,9 @@ def test_launches_go_straight_to_the_driver(shape) -> None:
     unit = SReLU(shape[1], device="cuda")
     unit(x).sum().backward()
     view = layout.view(x, shape[1], 1)
-    plans = list(triton._forward_launch(view, x.dtype).plans.values())
-    assert plans
-    assert None not in plans
+    needs = (True, True, 0)
+    backward = triton._backward_launch(view, x.dtype, *needs, chained=triton_launch.chains(0))
+    for launch in (triton._forward_launch(view, x.dtype), backward.first, backward.second):
+        plans = [] if launch is None else list(launch.plans.values())
+        assert plans or launch is None
+        assert None not in plans

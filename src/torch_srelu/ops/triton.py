@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import triton.language as tl
@@ -26,7 +26,7 @@ from .triton_cuts import (
     is_runs,
     power_of_two,
 )
-from .triton_launch import Launch, elsewhere
+from .triton_launch import CHAINED, Launch, chains, elsewhere
 
 ADDS_BIAS = True  # its kernels compute SReLU of x + bias
 JOINS = True  # its kernels take a gradient in two parts, and `joined.Norm`
@@ -38,11 +38,14 @@ NO_NORM = (None,) * len(kernels.NORM)
 
 @functools.lru_cache(maxsize=4096)
 def _forward_launch(view: View, dtype: torch.dtype) -> Launch:
-    runs = is_runs(view)
-    how = (cut_runs if runs else cut_columns)(view, forward_shape(view, dtype))
-    kernel = kernels.forward_runs if runs else kernels.forward_columns
-    meta = {"COMPUTE": _compute(dtype), **how.meta}
-    return Launch(kernel, (how.groups * how.splits, 1, 1), how.sizes, meta)
+    shape = forward_shape(view, dtype)
+    meta: dict[str, Any] = {"COMPUTE": _compute(dtype)}
+    if is_runs(view):
+        kernel, how = kernels.forward_runs, cut_runs(view, shape)
+    else:
+        kernel, how = kernels.forward_columns, cut_columns(view, shape)
+        meta["ALIGNED"] = view.inner == 1 and view.channels % how.meta["VECTOR"] == 0
+    return Launch(kernel, (how.groups * how.splits, 1, 1), how.sizes, meta | how.meta)
 
 
 class Backward(NamedTuple):
@@ -85,6 +88,7 @@ def _backward_launch(
     need_params: bool,
     input_sums: int,  # of the input's gradient: 1 for a bias, 2 for a norm
     tensors: int = 2,  # that are read: the gradient, its second part, the input, a norm's
+    chained: bool = False,  # whether the second kernel may get ready while the first still runs
 ) -> Backward:
     channels, runs = view.channels, is_runs(view)
     shape = backward_shape(view, dtype, tensors, norm=input_sums == 2)
@@ -96,6 +100,7 @@ def _backward_launch(
         "PARAMS": need_params,
         "INPUT_SUMS": input_sums,
         "COMPUTE": compute,
+        "CHAINED": chained and not alone,
     }
     if runs:
         meta["ALONE"] = alone
@@ -110,7 +115,8 @@ def _backward_launch(
     width = min(8, power_of_two(channels))
     at_once = min(2048, power_of_two(splits * summed))
     meta = {"PARAMS": need_params, "INPUT_SUMS": input_sums, "COMPUTE": compute}
-    meta |= {"PARTS": at_once, "CHANNELS": width, "num_warps": 8 if at_once > 512 else 4}
+    meta |= {"CHAINED": chained, "PARTS": at_once, "CHANNELS": width}
+    meta |= {"num_warps": 8 if at_once > 512 else 4, CHAINED: chained}
     sizes = (splits, channels, summed)
     grid = (ceil(channels, width), planes, 1)
     second = Launch(kernels.finish, grid, sizes, meta)
@@ -149,7 +155,8 @@ def backward(
             return backward(grad, x, params, view, need_input, need_params, bias, need_bias, more)
     params, bias = _packed(params, bias)
     tensors = 2 if more is None else 3
-    launch = _backward_launch(view, x.dtype, need_input, need_params, int(need_bias), tensors)
+    needs = (need_input, need_params, int(need_bias))
+    launch = _backward_launch(view, x.dtype, *needs, tensors, chains(x.get_device()))
     rows, out = None, NO_OUT
     if need_params or need_bias:
         rows = x.new_empty((4 * need_params + need_bias, view.channels), dtype=compute_dtype(x))
@@ -181,7 +188,8 @@ def backward_joined(
             return backward_joined(grad, more, x, params, view, need_params, norm)
     params, _ = _packed(params, None)
     tensors = 2 + sum(t is not None for t in (more, norm[0]))
-    launch = _backward_launch(view, x.dtype, True, need_params, 2, tensors)
+    chained = chains(x.get_device())
+    launch = _backward_launch(view, x.dtype, True, need_params, 2, tensors, chained)
     empty = functools.partial(x.new_empty, dtype=compute_dtype(x))
     moments, rows = empty((2, view.channels)), None
     out = NO_OUT[:4]
@@ -213,7 +221,8 @@ class Call:
         self._like_x = (x.shape, x.stride(), x.dtype, x.device)
         self._like_param = (params[0].shape, (1,), compute_dtype(x), x.device)
         self._forward = _forward_launch(view, x.dtype)
-        self._backward = _backward_launch(view, x.dtype, True, True, int(bias is not None))
+        needs, chained = (True, True, int(bias is not None)), chains(self._device)
+        self._backward = _backward_launch(view, x.dtype, *needs, chained=chained)
         self._taken: Guard | None = None
         self.taught = 0  # passes of calls of this kind that native/eager.cpp was told of
 

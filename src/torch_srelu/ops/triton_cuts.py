@@ -34,7 +34,8 @@ def forward_shape(view: View, dtype: torch.dtype) -> Shape:
     if not is_runs(view):
         vector = 8 // dtype.itemsize
         width = 32 * 4 * vector
-        return Shape(8 * width, width, 4, vector, programs=128 * MULTIPROCESSORS)
+        programs = ceil(math.prod(view), 2 * 8 * width)  # two steps for each
+        return Shape(8 * width, width, 4, vector, programs)
     tile, warps = (2048, 4) if math.prod(view) < SMALL else (4096, 8)
     return Shape(tile, tile, warps, vector=1, programs=1 << 30)
 
@@ -48,7 +49,9 @@ def backward_shape(view: View, dtype: torch.dtype, tensors: int = 2, norm: bool 
         fit, registers = {2: (5, 96), 3: (4, 128)}.get(tensors + norm, (3, 168))
         programs = math.prod(view) // (8 * tile)  # a partial sum for eight steps is cheap
         programs = min(fit * MULTIPROCESSORS, max(MULTIPROCESSORS, programs))
-        return Shape(tile, 64, warps=4, vector=4, programs=programs, registers=registers)
+        # One row of threads has nothing to add up among them, and more sums to write.
+        width = 32 * 4 * 4 if dtype.itemsize == 2 else 64
+        return Shape(tile, width, warps=4, vector=4, programs=programs, registers=registers)
     vector, warps = 16 // dtype.itemsize, 4
     width = 32 * warps * vector
     if math.prod(view) >= SMALL:

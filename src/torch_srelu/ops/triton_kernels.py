@@ -13,7 +13,9 @@ g and g (x - t) over the right and over the left tail; a bias adds the sum of th
 normalisation that and another one (INPUT_SUMS).
 Each program keeps its sums in registers and writes one partial result; a second, small kernel adds
 these in a fixed order. No atomics: the same input gives the same bits. Where one program sees all
-of a channel, it finishes the job itself.
+of a channel, it finishes the job itself. The second kernel may get ready while the first still runs
+(CHAINED), and waits for its sums. The backward goes through a tensor from its end: what the kernels
+before it wrote or read last may still be in the cache.
 
 Slow where: runs whose length is no multiple of 16 cannot be read in wide vectors.
 """
@@ -22,8 +24,19 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from .triton_tiles import block_columns, column_tile, read, read_tiles, run_lanes, run_tile, write
+from .triton_tiles import (
+    block_columns,
+    column_channels,
+    column_tile,
+    read,
+    read_tile,
+    read_tiles,
+    run_lanes,
+    run_tile,
+    write,
+)
 
 # Gradients of parameters: rows of one tensor may begin anywhere.
 OUT = ["t_r_out", "a_r_out", "t_l_out", "a_l_out", "bias_out"]
@@ -99,17 +112,23 @@ def forward_runs(
 
 @triton.jit
 def _forward_columns(
-    x_ptr, y_ptr, bias_ptr, t_r, a_r, t_l, a_l, bias, total, columns, k, in_row, split, steps,
-    splits, COMPUTE: tl.constexpr, REPEAT: tl.constexpr, ROWS: tl.constexpr, EVEN: tl.constexpr,
-    SIMPLE: tl.constexpr,
+    x_ptr, y_ptr, bias_ptr, tiles, t_r, a_r, t_l, a_l, bias, total, columns, k, in_row, split,
+    steps, splits, COMPUTE: tl.constexpr, REPEAT: tl.constexpr, ROWS: tl.constexpr,
+    EVEN: tl.constexpr, SIMPLE: tl.constexpr,
 ):  # fmt: skip
     for step in range(split, steps, splits):
-        stored = read_tiles(x_ptr, step, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
+        ahead = ()
         for i in tl.static_range(REPEAT):
             start, offsets, mask = column_tile(step, i, total, columns, k, in_row, REPEAT, ROWS)
-            x = _biased(stored[i], bias, bias_ptr, COMPUTE)
-            y = _value(x, t_r, a_r, t_l, a_l, SIMPLE).to(stored[i].dtype)
+            ahead += (
+                read_tile(
+                    x_ptr, step + splits, i, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN
+                ),
+            )
+            x = _biased(tiles[i], bias, bias_ptr, COMPUTE)
+            y = _value(x, t_r, a_r, t_l, a_l, SIMPLE).to(tiles[i].dtype)
             write(y_ptr + start + offsets, y, mask, EVEN)
+        tiles = ahead
 
 
 # Code made for one block would know that its columns start at 0, and give each thread more of them.
@@ -117,13 +136,16 @@ def _forward_columns(
 def forward_columns(
     x_ptr, y_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr,
     total, columns, period, inner, blocks, steps, splits,
-    COMPUTE: tl.constexpr, REPEAT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
-    VECTOR: tl.constexpr, EVEN: tl.constexpr,
+    COMPUTE: tl.constexpr, ALIGNED: tl.constexpr, REPEAT: tl.constexpr, ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr, VECTOR: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     block, split = tl.program_id(0) % blocks, tl.program_id(0) // blocks
     k, in_row = block_columns(block, columns, COLUMNS, VECTOR)
+    # Under way before the parameters, which the choice of a loop waits for.
+    tiles = read_tiles(x_ptr, split, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
+    c = column_channels(k, period, inner, VECTOR, ALIGNED)
     t_r, a_r, t_l, a_l, bias = _load(
-        t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, k % period // inner, in_row, COMPUTE
+        t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, c, in_row, COMPUTE
     )
     # A third of the instructions is for channels that few blocks have.
     simple = (t_l < t_r) & (a_r != 0) & (a_l != 0) | (k >= columns)
@@ -131,13 +153,13 @@ def forward_columns(
     t_r, a_r, t_l, a_l, bias = t_r[None, :], a_r[None, :], t_l[None, :], a_l[None, :], bias[None, :]
     if rare:
         _forward_columns(
-            x_ptr, y_ptr, bias_ptr, t_r, a_r, t_l, a_l, bias, total, columns, k, in_row, split,
-            steps, splits, COMPUTE, REPEAT, ROWS, EVEN, False,
+            x_ptr, y_ptr, bias_ptr, tiles, t_r, a_r, t_l, a_l, bias, total, columns, k, in_row,
+            split, steps, splits, COMPUTE, REPEAT, ROWS, EVEN, False,
         )  # fmt: skip
     else:
         _forward_columns(
-            x_ptr, y_ptr, bias_ptr, t_r, a_r, t_l, a_l, bias, total, columns, k, in_row, split,
-            steps, splits, COMPUTE, REPEAT, ROWS, EVEN, True,
+            x_ptr, y_ptr, bias_ptr, tiles, t_r, a_r, t_l, a_l, bias, total, columns, k, in_row,
+            split, steps, splits, COMPUTE, REPEAT, ROWS, EVEN, True,
         )  # fmt: skip
 
 
@@ -147,10 +169,12 @@ def backward_runs(
     t_r_out, a_r_out, t_l_out, a_l_out, bias_out,
     outer, channels, inner, segments, steps, splits,
     INPUT: tl.constexpr, PARAMS: tl.constexpr, INPUT_SUMS: tl.constexpr, COMPUTE: tl.constexpr,
-    ALONE: tl.constexpr, REPEAT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
-    VECTOR: tl.constexpr, EVEN: tl.constexpr,
+    CHAINED: tl.constexpr, ALONE: tl.constexpr, REPEAT: tl.constexpr, ROWS: tl.constexpr,
+    BLOCK: tl.constexpr, VECTOR: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    c, split = tl.program_id(0) % channels, tl.program_id(0) // channels
+    if CHAINED:
+        gdc_launch_dependents()
+    c, split = channels - 1 - tl.program_id(0) % channels, tl.program_id(0) // channels
     t_r, a_r, t_l, a_l, bias = _load(
         t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, c, True, COMPUTE
     )
@@ -159,7 +183,7 @@ def backward_runs(
     right0, right1, left0, left1, input0 = zeros, zeros, zeros, zeros, zeros
     for step in range(split, steps, splits):
         start, offsets, mask = run_lanes(
-            step, c, outer, channels, inner, segments, REPEAT, ROWS, BLOCK, VECTOR
+            steps - 1 - step, c, outer, channels, inner, segments, REPEAT, ROWS, BLOCK, VECTOR
         )
         g = read(g_ptr + start + offsets, mask, EVEN).to(COMPUTE)
         if more_ptr is not None:
@@ -205,9 +229,11 @@ def backward_columns(
     beside_ptr, mean_ptr, scale_ptr, shift_ptr,
     total, columns, period, inner, blocks, steps, splits,
     INPUT: tl.constexpr, PARAMS: tl.constexpr, INPUT_SUMS: tl.constexpr, COMPUTE: tl.constexpr,
-    REPEAT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr,
-    EVEN: tl.constexpr,
+    CHAINED: tl.constexpr, REPEAT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    VECTOR: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
+    if CHAINED:
+        gdc_launch_dependents()
     block, split = tl.program_id(0) % blocks, tl.program_id(0) // blocks
     k, in_row = block_columns(block, columns, COLUMNS, VECTOR)
     t_r, a_r, t_l, a_l, bias = _load(
@@ -221,14 +247,16 @@ def backward_columns(
         shift = tl.load(shift_ptr + k % period // inner, mask=in_row, other=0)[None, :]
     zeros = tl.zeros((ROWS, COLUMNS), dtype=COMPUTE)
     right0, right1, left0, left1, input0, input1 = zeros, zeros, zeros, zeros, zeros, zeros
-    next_g = read_tiles(g_ptr, split, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
-    next_x = read_tiles(x_ptr, split, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
+    last = steps - 1 - split
+    next_g = read_tiles(g_ptr, last, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
+    next_x = read_tiles(x_ptr, last, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
     if more_ptr is not None:
-        next_m = read_tiles(more_ptr, split, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
+        next_m = read_tiles(more_ptr, last, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
     if beside_ptr is not None:
-        next_b = read_tiles(beside_ptr, split, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
-    for step in range(split, steps, splits):
-        gs, xs, after = next_g, next_x, step + splits
+        next_b = read_tiles(beside_ptr, last, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
+    for passed in range(split, steps, splits):
+        step = steps - 1 - passed
+        gs, xs, after = next_g, next_x, step - splits
         next_g = read_tiles(g_ptr, after, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
         next_x = read_tiles(x_ptr, after, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
         if more_ptr is not None:
@@ -285,29 +313,35 @@ def backward_columns(
 def finish(
     sums_ptr, a_r_ptr, a_l_ptr, t_r_out, a_r_out, t_l_out, a_l_out, bias_out,
     splits, channels, inner,
-    PARAMS: tl.constexpr, INPUT_SUMS: tl.constexpr, COMPUTE: tl.constexpr, PARTS: tl.constexpr,
-    CHANNELS: tl.constexpr,
+    PARAMS: tl.constexpr, INPUT_SUMS: tl.constexpr, COMPUTE: tl.constexpr, CHAINED: tl.constexpr,
+    PARTS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """Adds partial sums, (planes, splits, channels * inner), over splits and inner, in order."""
     c = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
     which = tl.program_id(1)
     real = c < channels
+    factor = tl.full((CHANNELS,), 1, dtype=COMPUTE)
+    if PARAMS:
+        if which == 0:
+            factor -= tl.load(a_r_ptr + c, mask=real, other=0).to(COMPUTE)
+        elif which == 2:
+            factor -= tl.load(a_l_ptr + c, mask=real, other=0).to(COMPUTE)
     total = tl.zeros((PARTS, CHANNELS), dtype=COMPUTE)
+    if CHAINED:  # to the kernel that makes the sums
+        gdc_wait()
     base = sums_ptr + which.to(tl.int64) * splits * channels * inner
     for first in range(0, splits * inner, PARTS):
         part = first + tl.arange(0, PARTS)
         row = (part // inner) * channels * inner + part % inner
         mask = (part < splits * inner)[:, None] & real[None, :]
         total += tl.load(base + row[:, None] + c[None, :] * inner, mask=mask, other=0)
-    grad = tl.sum(total, 0)
+    grad = factor * tl.sum(total, 0)
     if PARAMS:
         if which == 0:
-            grad *= 1 - tl.load(a_r_ptr + c, mask=real, other=0).to(COMPUTE)
             tl.store(t_r_out + c, grad, mask=real)
         elif which == 1:
             tl.store(a_r_out + c, grad, mask=real)
         elif which == 2:
-            grad *= 1 - tl.load(a_l_ptr + c, mask=real, other=0).to(COMPUTE)
             tl.store(t_l_out + c, grad, mask=real)
         elif which == 3:
             tl.store(a_l_out + c, grad, mask=real)

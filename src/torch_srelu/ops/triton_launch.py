@@ -16,7 +16,8 @@ try:  # compiled at install, as the CPU's kernels are
 except ImportError:
     _launch = None
 
-OPTIONS = ("num_warps", "maxnreg")  # of the compiler; all else of a kernel's meta goes to it
+CHAINED = "launch_pdl"  # Triton's name: the kernel may get ready while the one before it still runs
+OPTIONS = ("num_warps", "maxnreg", CHAINED)  # for the compiler; the rest of a meta is the kernel's
 NUMBERS = {"i32": 4, "u32": 4, "i64": 8, "u64": 8}  # what sizes become, and their bytes
 POINTER = 8
 SCRATCH = 2  # so many more pointers a kernel may have, for memory that ours do not ask for
@@ -68,16 +69,17 @@ class Launch:
         driver = _driver()
         if driver is None:
             return None
-        launch, parameters = driver
+        launch, launch_chained, parameters = driver
         try:
             signature, asked = made.src.signature, made.metadata
             types = [signature[name] for name in self.kernel.arg_names]
             plain = (
                 asked.num_ctas == 1
                 and not (asked.global_scratch_size or asked.profile_scratch_size)
-                and not (asked.launch_cooperative_grid or asked.launch_pdl)
+                and not asked.launch_cooperative_grid
             )
             block = 32 * asked.num_warps, asked.shared
+            chained = launch_chained if asked.launch_pdl else 0
         except (AttributeError, KeyError):  # another Triton than those we know
             return None
         laid_out = arguments(types, aligned + out, self.sizes)
@@ -89,7 +91,8 @@ class Launch:
             return None
         more = len(found) - len(bytes_)
         places, values = (*places, *(-1,) * more), (*values, *(0,) * more)
-        return _launch.plan(launch, made.function, self.grid, *block, aligned, places, values)
+        about = (self.grid, *block, aligned, places, values)
+        return _launch.plan(launch, made.function, *about, chained)
 
 
 _SCRATCHES = [(POINTER,) * n for n in range(SCRATCH + 1)]
@@ -128,13 +131,14 @@ def why_not() -> str | None:
 
 
 @functools.cache
-def _driver() -> tuple[int, Any] | None:
-    """The address of cuLaunchKernel, and what tells the bytes of a kernel's parameters."""
+def _driver() -> tuple[int, int, Any] | None:
+    """Addresses of cuLaunchKernel and cuLaunchKernelEx, what tells the bytes of parameters."""
     if _launch is None:
         return None
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
-        address = ctypes.cast(cuda.cuLaunchKernel, ctypes.c_void_p).value
+        found = (cuda.cuLaunchKernel, cuda.cuLaunchKernelEx)
+        launch, chained = (ctypes.cast(function, ctypes.c_void_p).value for function in found)
         info = cuda.cuFuncGetParamInfo
     except (OSError, AttributeError):  # no driver, or one before CUDA 12.4
         return None
@@ -146,7 +150,15 @@ def _driver() -> tuple[int, Any] | None:
             found.append(size.value)
         return tuple(found)
 
-    return (address, parameters) if address else None
+    return (launch, chained, parameters) if launch and chained else None
+
+
+@functools.cache
+def chains(device: int) -> bool:
+    """Whether kernels can be `CHAINED` on the GPU of that number; -1 is the interpreter's CPU."""
+    return (
+        device >= 0 and not torch.version.hip and torch.cuda.get_device_capability(device) >= (9,)
+    )
 
 
 def elsewhere(x: Tensor) -> bool:

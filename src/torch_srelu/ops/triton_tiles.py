@@ -56,6 +56,14 @@ def block_columns(block, columns, COLUMNS: tl.constexpr, VECTOR: tl.constexpr):
 
 
 @triton.jit
+def column_channels(k, period, inner, VECTOR: tl.constexpr, ALIGNED: tl.constexpr):
+    """The channels of columns; ALIGNED: inner is 1, and VECTOR of them are neighbours too."""
+    if ALIGNED:
+        return tl.max_contiguous(tl.multiple_of(k % period, VECTOR), VECTOR)
+    return k % period // inner
+
+
+@triton.jit
 def column_tile(step, i, total, columns, k, in_row, REPEAT: tl.constexpr, ROWS: tl.constexpr):
     """Tile ``i`` of step ``step`` of a block of columns: ROWS rows; the last may be incomplete."""
     start = (step + tl.zeros((), tl.int64)) * (REPEAT * ROWS * columns) + i * ROWS * columns
@@ -87,17 +95,24 @@ def write(pointers, value, mask, EVEN: tl.constexpr):
 
 
 @triton.jit
+def read_tile(
+    ptr, step, i, steps, total, columns, k, in_row,
+    REPEAT: tl.constexpr, ROWS: tl.constexpr, EVEN: tl.constexpr,
+):  # fmt: skip
+    """Tile ``i`` of a step; zeros where there is no such step, for those who read ahead."""
+    start, offsets, mask = column_tile(step, i, total, columns, k, in_row, REPEAT, ROWS)
+    step += tl.zeros(k.shape, tl.int32)
+    is_step = ((step >= 0) & (step < steps))[None, :]
+    return tl.load(ptr + start + offsets, mask=is_step if EVEN else mask & is_step, other=0)
+
+
+@triton.jit
 def read_tiles(
     ptr, step, steps, total, columns, k, in_row,
     REPEAT: tl.constexpr, ROWS: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    """REPEAT tiles, all under way before the first is used.
-
-    Zeros behind the last step, where only the backward pass looks, which reads ahead.
-    """
-    tiles, is_step = (), (tl.zeros(k.shape, tl.int32) + step < steps)[None, :]
+    """All tiles of a step, under way before the first is used."""
+    tiles = ()
     for i in tl.static_range(REPEAT):
-        start, offsets, mask = column_tile(step, i, total, columns, k, in_row, REPEAT, ROWS)
-        mask = is_step if EVEN else mask & is_step
-        tiles += (tl.load(ptr + start + offsets, mask=mask, other=0),)
+        tiles += (read_tile(ptr, step, i, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN),)
     return tiles

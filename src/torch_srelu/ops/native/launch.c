@@ -15,12 +15,12 @@ static void destroy(PyObject *capsule) { free(PyCapsule_GetPointer(capsule, NULL
 
 static PyObject *plan(PyObject *self, PyObject *args)
 {
-    unsigned long long address, function;
+    unsigned long long address, function, chained = 0;
     PyObject *places, *values;
     Plan made = {0};
-    if (!PyArg_ParseTuple(args, "KK(III)IIiO!O!", &address, &function, &made.grid[0], &made.grid[1],
-                          &made.grid[2], &made.threads, &made.shared, &made.aligned, &PyTuple_Type,
-                          &places, &PyTuple_Type, &values))
+    if (!PyArg_ParseTuple(args, "KK(III)IIiO!O!|K", &address, &function, &made.grid[0],
+                          &made.grid[1], &made.grid[2], &made.threads, &made.shared, &made.aligned,
+                          &PyTuple_Type, &places, &PyTuple_Type, &values, &chained))
         return NULL;
     Py_ssize_t count = PyTuple_Size(places);
     if (count > MOST_PARAMETERS || count != PyTuple_Size(values)) {
@@ -29,6 +29,7 @@ static PyObject *plan(PyObject *self, PyObject *args)
         return NULL;
     }
     made.launch = (cu_launch_kernel)(uintptr_t)address;
+    made.launch_chained = (cu_launch_kernel_ex)(uintptr_t)chained;
     made.function = (void *)(uintptr_t)function;
     made.count = (int)count;
     for (int i = 0; i < made.count; i++) {
@@ -79,7 +80,8 @@ static PyObject *launch(PyObject *self, PyObject *const *args, Py_ssize_t count)
 
 static PyMethodDef methods[] = {
     {"plan", plan, METH_VARARGS,
-     "plan(cuLaunchKernel, function, grid, threads, shared, aligned, places, values): for launch"},
+     "plan(cuLaunchKernel, function, grid, threads, shared, aligned, places, values, "
+     "cuLaunchKernelEx=0): for launch; with the latter, a chained kernel"},
     {"launch", (PyCFunction)(void (*)(void))launch, METH_FASTCALL,
      "launch(plan, stream, *tensors): whether it was. Not if a tensor is missing or not aligned, "
      "or the driver refuses: then Triton should launch, and say why"},
