@@ -113,10 +113,11 @@ def _backward_launch(
     splits = how.sums // (channels * summed)
     # Few channels and many parts to a program: all of them are under way at once.
     width = min(8, power_of_two(channels))
-    at_once = min(2048, power_of_two(splits * summed))
+    at_once = min(4096, power_of_two(splits * summed))
     meta = {"PARAMS": need_params, "INPUT_SUMS": input_sums, "COMPUTE": compute}
     meta |= {"CHAINED": chained, "PARTS": at_once, "CHANNELS": width}
-    meta |= {"num_warps": 8 if at_once > 512 else 4, CHAINED: chained}
+    warps = 4 if at_once <= 512 else 8 if at_once <= 2048 else 16
+    meta |= {"num_warps": warps, CHAINED: chained}
     sizes = (splits, channels, summed)
     grid = (ceil(channels, width), planes, 1)
     second = Launch(kernels.finish, grid, sizes, meta)
