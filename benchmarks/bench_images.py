@@ -127,6 +127,28 @@ def rate(session: Session, alone: bool, epoch: int, steps: int) -> float:
     return steps * session.run.batch / (time.perf_counter() - began)
 
 
+def tables(folder: Path) -> list[str]:
+    """The recorded rates of every kind of work, with the lowest and the highest."""
+    rows = places.read_csv(folder / "images-cuda.csv") or places.read_csv(folder / "images-cpu.csv")
+    if not rows:
+        return []
+    names = list(dict.fromkeys(row["activation"] for row in rows if row["activation"]))
+    found = {(row["what"], row["activation"]): row for row in rows}
+    lines = [f"| images a second | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
+    for what in dict.fromkeys(row["what"] for row in rows):
+        shown = (found.get((what, name if what != STREAM else "")) for name in names)
+        form = "{images_per_s} ({lowest} to {highest})"
+        lines.append(f"| {what} | {' | '.join(form.format(**r) if r else '' for r in shown)} |")
+    first = rows[0]
+    steps = f"{first['rounds']} rounds of {first['steps']} steps"
+    workers = max(int(row["workers"]) for row in rows)
+    note = (
+        f"Medians of {steps}, batch {first['batch']}; {workers} worker processes; "
+        f"{first['hardware']}, torch {first['torch']}."
+    )
+    return ["\n".join(lines), note]
+
+
 def wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -1,7 +1,7 @@
-"""Prints every table of times and memory that the README shows, from the committed measurements.
+"""Prints every table of times and memory in README and docs, from the committed measurements.
 
 python benchmarks/tables.py
-python benchmarks/tables.py runs/bench      # the same of your own: bench_op, _step and _adapt
+python benchmarks/tables.py runs/bench      # the same of your own: bench_op, _step, _adapt, _images
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import bench_adapt
+import bench_images
 import bench_op
 import bench_step
 from places import COMMITTED
@@ -28,9 +29,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         help="of measurements; else the committed",
     )
     folder = parser.parse_args(arguments).folder
-    found = [text for bench in (bench_op, bench_step, bench_adapt) for text in bench.tables(folder)]
+    benches = (bench_op, bench_step, bench_adapt, bench_images)
+    found = [text for bench in benches for text in bench.tables(folder)]
     if not found:
-        parser.error(f"nothing was measured yet: {folder} has no op-, step- or adapt-*.csv")
+        parser.error(
+            f"nothing was measured yet: {folder} has no op-, step-, adapt- or images-*.csv"
+        )
     print("\n\n".join(found))
 
 

@@ -68,13 +68,15 @@ def tables(monkeypatch):
     return tables
 
 
-def test_the_readme_shows_the_committed_tables(tables, capsys):
+def test_readme_and_docs_show_the_committed_tables(tables, capsys):
     tables.main([])
-    readme = (ROOT / "README.md").read_text()
+    shown = "".join((ROOT / name).read_text() for name in ("README.md", "docs/systems.md"))
     parts = capsys.readouterr().out.strip().split("\n\n")
-    assert sum(part.startswith("|") for part in parts) == 4  # operator, steps, memory, adapt
+    assert (
+        sum(part.startswith("|") for part in parts) == 5
+    )  # operator, steps, memory, adapt, images
     for part in parts:
-        assert part in readme
+        assert part in shown
 
 
 def test_without_measurements_there_are_no_tables(tables, tmp_path, capsys):
@@ -83,7 +85,7 @@ def test_without_measurements_there_are_no_tables(tables, tmp_path, capsys):
     assert f"nothing was measured yet: {tmp_path}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("kind", ["op", "sizes", "step", "adapt"])
+@pytest.mark.parametrize("kind", ["op", "sizes", "step", "adapt", "images"])
 def test_committed_records_name_hardware_and_versions(kind):
     rows = [row for path in COMMITTED.glob(f"{kind}-*.csv") for row in rows_of(path)]
     assert rows
