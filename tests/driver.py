@@ -30,7 +30,8 @@ _SIGNATURE = ctypes.CFUNCTYPE(
 
 
 class _Attribute(ctypes.Structure):  # CUlaunchAttribute
-    _fields_ = (("id", ctypes.c_int), ("value", ctypes.c_uint64 * 8))
+    # An id, padding, and a union of 64 bytes, here of a number.
+    _fields_ = (("id", ctypes.c_int), ("padding", ctypes.c_int), ("value", ctypes.c_int * 16))
 
 
 class _Config(ctypes.Structure):  # CUlaunchConfig

@@ -1,5 +1,7 @@
 """What torch.compile's own compiler makes of SReLU: forward code of its own, our backward."""
 
+import re
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -13,9 +15,7 @@ from checks import DEVICE, Problem, assert_right, lay_out
 from torch_srelu.functional import srelu
 from torch_srelu.ops import inductor
 
-OPERATOR = "torch.ops.torch_srelu.srelu.default"
-BACKWARD = "torch.ops.torch_srelu.srelu_backward.default"
-JOINED = "torch.ops.torch_srelu.srelu_backward_joined.default"
+BACKWARD, JOINED = "srelu_backward_bare", "srelu_backward_joined_bare"
 CLOSE = {"rtol": 1e-2, "atol": 1e-2} if DEVICE == "cuda" else {}  # TF32 in convolutions
 
 
@@ -40,26 +40,56 @@ def inputs() -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     return x, t_r, a_r, t_l, a_l
 
 
-def compiled_code() -> list[str]:
+def called(code: str) -> list[str]:
+    """The operators of ours that compiled code calls."""
+    return re.findall(r"torch\.ops\.torch_srelu\.(\w+)\.default\(", code)
+
+
+def compiled_code(**options: Tensor) -> list[str]:
     """The code of a forward and of a backward pass."""
 
     def train() -> None:
-        torch.compile(srelu, fullgraph=True)(*inputs()).sum().backward()
+        torch.compile(srelu, fullgraph=True)(*inputs(), **options).sum().backward()
 
     return run_and_get_code(train)[1]
 
 
 def test_only_backward_is_an_operator(in_sight) -> None:
     forward, backward = compiled_code()
-    assert OPERATOR not in forward
-    assert OPERATOR not in backward
-    assert BACKWARD in backward
+    assert called(forward) == []
+    assert called(backward) == [BACKWARD]
 
 
 @pytest.mark.skipif(DEVICE == "cuda", reason="there the compiler makes it")
 def test_on_a_cpu_forward_is_an_operator_too() -> None:
-    forward, _ = compiled_code()
-    assert OPERATOR in forward
+    forward, backward = compiled_code()
+    assert called(forward) == ["srelu_bare"]
+    assert called(backward) == [BACKWARD]
+
+
+def test_operators_with_a_bias_are_bare_too() -> None:
+    bias = torch.randn(6, device=DEVICE).requires_grad_()
+    forward, backward = compiled_code(bias=bias)
+    assert called(forward) == ["biased_srelu_bare"]
+    assert called(backward) == ["biased_srelu_backward_bare"]
+
+
+def test_bare_operators_are_the_usual_ones() -> None:
+    """Values, and what the compiler is told of them."""
+    x, *params = (t.detach() for t in inputs())
+    bias, norm = torch.randn(6, device=DEVICE), (None,) * 5
+    given = {
+        "srelu": (x, *params, 1, False),
+        "biased_srelu": (x, *params, bias, 1, False),
+        "srelu_backward": (x, x, *params, 1, True, True),
+        "biased_srelu_backward": (x, x, *params, 1, True, True, bias, True),
+        "srelu_backward_joined": (x, x, x, *params, 1, True, *norm),
+    }
+    assert given.keys() == {usual._opname for usual in inductor.BARE}
+    for usual, bare in inductor.BARE.items():
+        arguments = given[usual._opname]
+        torch.testing.assert_close(bare(*arguments), usual(*arguments), rtol=0, atol=0)
+        torch.library.opcheck(bare, arguments, test_utils=("test_schema", "test_faketensor"))
 
 
 CASES = [
@@ -96,7 +126,7 @@ def test_gradients_that_meet_are_added_by_the_operator(in_sight) -> None:
     torch._dynamo.mark_dynamic(tensors[0], 0)
     compiled = torch.compile(loss, fullgraph=True)
     _, backward = run_and_get_code(lambda: compiled(*tensors).backward())[1]
-    assert backward.count(f"{JOINED}(") == backward.count(f"{BACKWARD}(") == 1
+    assert sorted(called(backward)) == [BACKWARD, JOINED]
     loss(*others).backward()
     torch.testing.assert_close([t.grad for t in tensors], [t.grad for t in others], **CLOSE)
 

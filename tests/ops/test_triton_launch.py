@@ -1,5 +1,7 @@
 """That launches give kernels what these ask for."""
 
+import math
+
 import pytest
 import torch
 
@@ -122,3 +124,45 @@ def test_launches_go_straight_to_the_driver(shape) -> None:
         plans = [] if launch is None else list(launch.plans.values())
         assert plans or launch is None
         assert None not in plans
+
+
+@pytest.mark.parametrize("view", [layout.View(2**15, 128, 1), layout.View(128, 192, 256)])
+def test_kernels_are_chained_where_there_are_two(view: layout.View) -> None:
+    """A kernel that lets the next one begin early must know that it is ours, which waits."""
+
+    def launches(need_params: bool, chained: bool):
+        made = triton._backward_launch(view, torch.bfloat16, True, need_params, 0, 2, chained)
+        return made.first, made.second
+
+    first, second = launches(need_params=True, chained=True)
+    assert second is not None
+    assert first.meta["CHAINED"]
+    assert second.meta["CHAINED"]
+    assert second.meta[triton_launch.CHAINED]
+    first, second = launches(need_params=True, chained=False)
+    assert second is not None
+    assert triton_launch.CHAINED not in second.meta  # an option that AMD's compiler does not know
+    assert not first.meta["CHAINED"]
+    assert not second.meta["CHAINED"]
+    first, second = launches(need_params=False, chained=True)
+    assert second is None
+    assert not first.meta["CHAINED"]
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        layout.View(2**18, 128, 1),
+        layout.View(512, 100_001, 1),
+        layout.View(4096, 50_257, 1),
+        layout.View(256, 11_012, 1),
+        layout.View(256, 80, 49),
+    ],
+)
+def test_partial_sums_are_a_small_part_of_a_tensor(view: layout.View) -> None:
+    """Also of odd numbers of channels, for which many rows are taken as one."""
+    narrow, wide = (
+        triton._backward_launch(view, dtype, True, True, 0).sums[1]
+        for dtype in (torch.float32, torch.bfloat16)
+    )
+    assert wide <= max(narrow, math.prod(view) // 16)

@@ -1,4 +1,4 @@
-"""What torch.compile's own compiler makes of SReLU on a GPU.
+"""What torch.compile's own compiler makes of SReLU, on a GPU above all.
 
 * The forward pass in plain operators, which it fuses with what comes before, such as batch
   normalisation and a residual sum; an operator that it cannot see into reads and writes the tensor
@@ -7,6 +7,7 @@
   takes along what it finds beside it (`joined`): gradients of two users of an output that meet, as
   in a residual network, are added there, and so are the two sums that a batch normalisation before
   SReLU needs. What that normalisation computed is not kept if it can be had again.
+* Operators that are left, on a CPU too, in a form that costs the host less (`BARE`).
 
 What torch.compile keeps on disk does not depend on this file: after a change of it, old code is
 used until that is cleared, or fails for want of an operator that it names.
@@ -26,6 +27,8 @@ from torch.fx import Node
 
 from . import reference
 from .inductor_norm import find_norm, value
+
+BARE: dict[Any, Any] = {}  # operators, and what compiled code calls instead
 
 
 def teach() -> None:
@@ -49,11 +52,12 @@ def _teach() -> None:
         # the input; after the compiler's first round of patterns, and before it fuses anything.
         # Backward before that split, which then finds what need not be kept.
         taught: Any = (
-            (operators.srelu, post_grad.pass_patterns[1], _see_forward),
-            (operators.srelu_backward, joint_graph.pass_patterns[0], _see_backward),
+            (operators.srelu.default, post_grad.pass_patterns[1], _see_forward),
+            (operators.srelu_backward.default, joint_graph.pass_patterns[0], _see_backward),
         )
+        taught += tuple((usual, post_grad.pass_patterns[2], _go_bare) for usual in BARE)
         for called, patterns, handler in taught:
-            register_graph_pattern(CallFunctionVarArgs(called.default), pass_dict=patterns)(handler)
+            register_graph_pattern(CallFunctionVarArgs(called), pass_dict=patterns)(handler)
     except (ImportError, LookupError, TypeError) as error:  # nothing of this is torch's public API
         warnings.warn(
             f"torch.compile cannot fuse SReLU with its neighbours, since torch has changed "
@@ -62,6 +66,12 @@ def _teach() -> None:
             RuntimeWarning,
             stacklevel=2,
         )
+
+
+def _go_bare(match: Any, *arguments: Any) -> None:
+    """Calls the operator that does without all that compiled code is past."""
+    call = match.output_node()
+    call.target = BARE[call.target]
 
 
 def _see_forward(match: Any, x: Node, *arguments: Any) -> None:

@@ -73,8 +73,27 @@ def differentiable(grad, x, t_r, a_r, t_l, a_l, dim, *needs):
 
 # ---- the operators ----
 
+_library = torch.library.Library("torch_srelu", "FRAGMENT")
 
-@torch.library.custom_op("torch_srelu::srelu", mutates_args=())
+
+def _operator(function):
+    """``function`` as an operator of its name, and as a bare one for compiled code.
+
+    What torch.compile has made is past autograd when it calls an operator, and past all else that
+    torch looks after where a user calls one: to the host, the bare one costs half as much.
+    """
+    name, bare = function.__name__, f"{function.__name__}_bare"
+    made = torch.library.custom_op(f"torch_srelu::{name}", mutates_args=())(function)
+    usual = getattr(torch.ops.torch_srelu, name).default
+    types = str(usual._schema).partition("(")[2]
+    _library.define(f"{bare}({types}", tags=(torch.Tag.pt2_compliant_tag,))
+    _library.impl(bare, function, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"torch_srelu::{bare}", usual, lib=_library)
+    inductor.BARE[usual] = getattr(torch.ops.torch_srelu, bare).default
+    return made
+
+
+@_operator
 def srelu(
     x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: int, frozen: bool
 ) -> Tensor:
@@ -102,7 +121,7 @@ def _(x, t_r, a_r, t_l, a_l, dim, frozen):
     return torch.empty_like(x)
 
 
-@torch.library.custom_op("torch_srelu::srelu_backward", mutates_args=())
+@_operator
 def srelu_backward(
     grad: Tensor,
     x: Tensor,
@@ -139,7 +158,7 @@ def _(grad, x, t_r, a_r, t_l, a_l, dim, need_input, need_params):
     return _fake_gradients(x, t_r.shape[0], need_input, 4 * need_params)
 
 
-@torch.library.custom_op("torch_srelu::srelu_backward_joined", mutates_args=())
+@_operator
 def srelu_backward_joined(
     grad: Tensor,
     more: Tensor | None,
@@ -197,7 +216,7 @@ def _fake_gradients(x: Tensor, channels: int, need_input: bool, rows: int):
     )
 
 
-@torch.library.custom_op("torch_srelu::biased_srelu", mutates_args=())
+@_operator
 def biased_srelu(
     x: Tensor,
     t_r: Tensor,
@@ -214,10 +233,11 @@ def biased_srelu(
 
 @biased_srelu.register_fake
 def _(x, t_r, a_r, t_l, a_l, bias, dim, frozen):
+    inductor.teach()
     return torch.empty_like(x)
 
 
-@torch.library.custom_op("torch_srelu::biased_srelu_backward", mutates_args=())
+@_operator
 def biased_srelu_backward(
     grad: Tensor,
     x: Tensor,

@@ -18,8 +18,8 @@ from .alike import Guard, guard, plain
 from .layout import View
 from .reference import compute_dtype
 from .triton_cuts import (
-    backward_shape,
     ceil,
+    cut_backward,
     cut_columns,
     cut_runs,
     forward_shape,
@@ -91,22 +91,23 @@ def _backward_launch(
     chained: bool = False,  # whether the second kernel may get ready while the first still runs
 ) -> Backward:
     channels, runs = view.channels, is_runs(view)
-    shape = backward_shape(view, dtype, tensors, norm=input_sums == 2)
-    how = cut_runs(view, shape, backward=True) if runs else cut_columns(view, shape)
+    how = cut_backward(view, dtype, tensors, norm=input_sums == 2)
+    planes = 4 * need_params + input_sums
     alone = runs and how.splits == 1
+    chained = chained and planes > 0 and not alone
     compute = _compute(dtype)
     meta = {
         "INPUT": need_input,
         "PARAMS": need_params,
         "INPUT_SUMS": input_sums,
         "COMPUTE": compute,
-        "CHAINED": chained and not alone,
+        "CHAINED": chained,
     }
     if runs:
         meta["ALONE"] = alone
     kernel = kernels.backward_runs if runs else kernels.backward_columns
     first = Launch(kernel, (how.groups * how.splits, 1, 1), how.sizes, {**meta, **how.meta})
-    planes, out = 4 * need_params + input_sums, len(NO_OUT) if runs else 0
+    out = len(NO_OUT) if runs else 0
     if alone or not planes:
         return Backward(first, out, (0, 0), None)
     summed = 1 if runs else view.inner  # columns that belong to one channel
@@ -117,7 +118,9 @@ def _backward_launch(
     meta = {"PARAMS": need_params, "INPUT_SUMS": input_sums, "COMPUTE": compute}
     meta |= {"CHAINED": chained, "PARTS": at_once, "CHANNELS": width}
     warps = 4 if at_once <= 512 else 8 if at_once <= 2048 else 16
-    meta |= {"num_warps": warps, CHAINED: chained}
+    meta |= {"num_warps": warps} | (
+        {CHAINED: True} if chained else {}
+    )  # not every compiler knows it
     sizes = (splits, channels, summed)
     grid = (ceil(channels, width), planes, 1)
     second = Launch(kernels.finish, grid, sizes, meta)

@@ -14,6 +14,8 @@ from .layout import View
 
 SHORT_RUN = 32  # shorter runs are columns
 LONG_RUN = 1024  # runs that cannot be read in wide vectors are columns up to here
+NARROW = 64  # columns of a block that leave few partial sums
+MOST_SUMS = 1 / 16  # of the elements of a tensor, for which wider blocks may leave partial sums
 SMALL = 2**22  # elements: below this, host time and the second kernel matter most
 MULTIPROCESSORS = 132  # of the GPU that the rules below were measured on
 
@@ -50,7 +52,7 @@ def backward_shape(view: View, dtype: torch.dtype, tensors: int = 2, norm: bool 
         programs = math.prod(view) // (8 * tile)  # a partial sum for eight steps is cheap
         programs = min(fit * MULTIPROCESSORS, max(MULTIPROCESSORS, programs))
         # One row of threads has nothing to add up among them, and more sums to write.
-        width = 32 * 4 * 4 if dtype.itemsize == 2 else 64
+        width = 32 * 4 * 4 if dtype.itemsize == 2 else NARROW
         return Shape(tile, width, warps=4, vector=4, programs=programs, registers=registers)
     vector, warps = 16 // dtype.itemsize, 4
     width = 32 * warps * vector
@@ -76,6 +78,17 @@ class Cut(NamedTuple):
     sums: int  # partial sums that a plane holds, (splits, columns) of them
     sizes: tuple[int, ...]
     meta: dict[str, int]  # in the order of the kernels' signatures
+
+
+def cut_backward(view: View, dtype: torch.dtype, tensors: int, norm: bool) -> Cut:
+    """The cut of the backward pass by `backward_shape`."""
+    shape = backward_shape(view, dtype, tensors, norm)
+    if is_runs(view):
+        return cut_runs(view, shape, backward=True)
+    how = cut_columns(view, shape)
+    if how.sums > MOST_SUMS * math.prod(view):  # odd numbers of channels: many rows are one
+        return cut_columns(view, shape._replace(width=NARROW))
+    return how
 
 
 def cut_runs(view: View, shape: Shape, backward: bool = False) -> Cut:

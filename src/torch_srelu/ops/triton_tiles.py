@@ -6,8 +6,7 @@ Tensors come as (outer, C, inner) in memory order (`layout.View`), in one of two
 * columns: the channel changes with every few elements (channels_last, (N, C), tiny feature maps).
   Memory is (outer, C * inner); a program goes down a block of columns. Several rows may count as
   one longer row, in which the channels repeat (`period`). Memory is slow to answer, so that much
-  must be asked for at once: several tiles, and in the backward pass those of the next step while
-  this one is worked on.
+  must be asked for at once: several tiles, and those of the next step while this one is worked on.
 
 A tile is a 64-bit start, 32-bit offsets from there, and a mask of what belongs to the tensor. How
 large tiles are is decided on the host (`triton_cuts`).
