@@ -11,6 +11,7 @@ from ..recipes import LENGTHS
 from ..run import Run
 from ..statistics import Summary
 from .standing import Standing, contests_with
+from .system_blocks import LEFT, SYSTEM_BLOCKS
 from .systems import SYSTEMS, is_short, whole_length
 
 
@@ -47,9 +48,10 @@ def fates_in_words(rival: Rival, fates: Iterable[str] = (DEAD, DIVERGED)) -> lis
 
 
 def how_to_run(row: str, condition: str, standing: Standing) -> str:
-    """The command that runs a cell, and its cost."""
+    """The command that runs a cell, its cost, and why we did not, if that is known."""
     contest = contests_with(row, condition)[0]
-    return f"`srelu paper run {contest.name}`, {standing.cost([contest])}"
+    why = "; no time on a GPU was left for it" if contest in SYSTEM_BLOCKS[LEFT].contests else ""
+    return f"`srelu paper run {contest.name}`, {standing.cost([contest])}{why}"
 
 
 def epochs(run: Run) -> str:

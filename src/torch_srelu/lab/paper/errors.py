@@ -20,7 +20,8 @@ from .systems import LINEAR, SYSTEMS, is_short
 
 READING = (
     "Test error in percent at the last epoch; ema: of the averaged weights; sd: over n seeds; "
-    "dead: starts that learned nothing, replaced; div.: runs that diverged."
+    "dead: starts that learned nothing, replaced; div.: runs that diverged; -: the paper has no "
+    "such number, or we too few runs for it."
 )
 HEADERS = ["model", "paper", "ours", "sd", "95 % interval", "n", "ema", "dead", "div."]
 # What is to be known of a condition.
@@ -93,12 +94,12 @@ def _remarks(row: Row, condition: str, cell: Cell | None, standing: Standing) ->
     """What a reader should know of a row and of our number for it."""
     if row.note:
         yield row.note
-    if row.name in SYSTEMS:
+    if cell and row.name in SYSTEMS:
         run = SYSTEMS[row.name](condition, 1)
         length = f"{epochs(run)} epochs"
         short = f"ours is short, {length}, and not to be ranked"
         yield short if is_short(run) else f"ours after {length}"
-        if cell and row.name not in LINEAR:
+        if row.name not in LINEAR:
             yield from _beside_linear(cell, condition, standing)
     if cell and row.name == "nin+lrelu":
         plainly = " without flips" if cell.run.augmentation == "flips" else ""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from .contests import OWN, Block, Contest, Entry
 from .systems import SYSTEMS
 
+LEFT = "systems-left"
 GOOGLENETS = ("googlenet", "googlenet+prelu", "googlenet+srelu")
 
 
@@ -59,7 +60,7 @@ SYSTEM_BLOCKS: dict[str, Block] = {
         "GoogLeNet + ReLU, PReLU and SReLU on Imagenette, 100 epochs, 2 seeds (Table 5)",
         (_GOOGLENET,),
     ),
-    "systems-left": Block(
+    LEFT: Block(
         "what is left of Table 2: NIN, probout and the APL network, 1 seed",
         (
             _alone("nin", "cifar100"),
