@@ -136,9 +136,8 @@ def tables(folder: Path) -> list[str]:
     found = {(row["what"], row["activation"]): row for row in rows}
     lines = [f"| images a second | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
     for what in dict.fromkeys(row["what"] for row in rows):
-        shown = [
-            found.get((what, name)) for name in (["", *names[1:]] if what == STREAM else names)
-        ]
+        of = ["", *names[1:]] if what == STREAM else names  # no network takes the stream alone
+        shown = [found.get((what, name)) for name in of]
         form = "{images_per_s} ({lowest} to {highest})"
         lines.append(f"| {what} | {' | '.join(form.format(**r) if r else '' for r in shown)} |")
     first = rows[0]

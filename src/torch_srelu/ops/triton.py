@@ -118,9 +118,9 @@ def _backward_launch(
     meta = {"PARAMS": need_params, "INPUT_SUMS": input_sums, "COMPUTE": compute}
     meta |= {"CHAINED": chained, "PARTS": at_once, "CHANNELS": width}
     warps = 4 if at_once <= 512 else 8 if at_once <= 2048 else 16
-    meta |= {"num_warps": warps} | (
-        {CHAINED: True} if chained else {}
-    )  # not every compiler knows it
+    meta["num_warps"] = warps
+    if chained:  # AMD's compiler does not know that option
+        meta[CHAINED] = True
     sizes = (splits, channels, summed)
     grid = (ceil(channels, width), planes, 1)
     second = Launch(kernels.finish, grid, sizes, meta)

@@ -156,9 +156,9 @@ def _driver() -> tuple[int, int, Any] | None:
 @functools.cache
 def chains(device: int) -> bool:
     """Whether kernels can be `CHAINED` on the GPU of that number; -1 is the interpreter's CPU."""
-    return (
-        device >= 0 and not torch.version.hip and torch.cuda.get_device_capability(device) >= (9,)
-    )
+    if device < 0 or torch.version.hip is not None:
+        return False
+    return torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 def elsewhere(x: Tensor) -> bool:
