@@ -86,7 +86,7 @@ def cut_backward(view: View, dtype: torch.dtype, tensors: int, norm: bool) -> Cu
     if is_runs(view):
         return cut_runs(view, shape, backward=True)
     how = cut_columns(view, shape)
-    if how.sums > MOST_SUMS * math.prod(view):  # odd numbers of channels: many rows are one
+    if how.sums > MOST_SUMS * math.prod(view):  # many rows are one, as for odd channels
         return cut_columns(view, shape._replace(width=NARROW))
     return how
 
