@@ -41,11 +41,14 @@ def _forward_launch(view: View, dtype: torch.dtype) -> Launch:
     shape = forward_shape(view, dtype)
     meta: dict[str, Any] = {"COMPUTE": _compute(dtype)}
     if is_runs(view):
-        kernel, how = kernels.forward_runs, cut_runs(view, shape)
+        how = cut_runs(view, shape)
+        programs, sizes, kernel = how.splits, how.sizes, kernels.forward_runs
     else:
-        kernel, how = kernels.forward_columns, cut_columns(view, shape)
+        how = cut_columns(view, shape)
+        *sizes, programs, _ = how.sizes  # one for every step
+        kernel = kernels.forward_columns
         meta["ALIGNED"] = view.inner == 1 and view.channels % how.meta["VECTOR"] == 0
-    return Launch(kernel, (how.groups * how.splits, 1, 1), how.sizes, meta | how.meta)
+    return Launch(kernel, (how.groups * programs, 1, 1), tuple(sizes), meta | how.meta)
 
 
 class Backward(NamedTuple):

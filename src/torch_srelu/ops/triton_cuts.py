@@ -36,8 +36,8 @@ def forward_shape(view: View, dtype: torch.dtype) -> Shape:
     if not is_runs(view):
         vector = 8 // dtype.itemsize
         width = 32 * 4 * vector
-        programs = ceil(math.prod(view), 2 * 8 * width)  # two steps for each
-        return Shape(8 * width, width, 4, vector, programs)
+        rows = 8 if dtype.itemsize == 2 else 4  # read at once; their columns' parameters cost more
+        return Shape(rows * width, width, 4, vector, programs=1 << 30)
     tile, warps = (2048, 4) if math.prod(view) < SMALL else (4096, 8)
     return Shape(tile, tile, warps, vector=1, programs=1 << 30)
 

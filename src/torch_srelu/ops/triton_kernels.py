@@ -2,7 +2,8 @@
 
 One kernel for each of the two ways in which channels lie in memory, runs and columns
 (`triton_tiles`), and for each pass. Of runs, the parameters are four scalars of a program; of
-columns, they are loaded once for a block and used for many rows.
+columns, they are loaded once for a block and used for several rows: in the forward pass for as many
+as are read at once, in the backward pass, which has sums to write, for many.
 
 With a bias, all of this is done for x + bias, which is never stored.
 
@@ -31,7 +32,6 @@ from .triton_tiles import (
     column_channels,
     column_tile,
     read,
-    read_tile,
     read_tiles,
     run_lanes,
     run_tile,
@@ -68,20 +68,29 @@ def _biased(stored, bias, bias_ptr, COMPUTE: tl.constexpr):
 
 
 @triton.jit
-def _value(x, t_r, a_r, t_l, a_l, SIMPLE: tl.constexpr):
-    """SReLU by region. What depends on the channel alone stays outside of the caller's loop."""
+def _pieces(t_r, a_r, t_l, a_l):
+    """The three lines of SReLU and where they meet; it depends on the channel alone.
+
+    Between the thresholds is the identity, or, where they have crossed, the line of both tails.
+    """
     i_r, i_l = t_r * (1 - a_r), t_l * (1 - a_l)
-    if SIMPLE:  # thresholds in order, no flat tail
-        return tl.where(x <= t_l, a_l * x + i_l, tl.where(x >= t_r, a_r * x + i_r, x))
-    # A flat tail is flat at infinity too, where 0 * inf would be NaN: beyond a threshold with
-    # slope 0, the input may as well be the outermost threshold. NaN passes.
+    lower, upper, crossed = tl.minimum(t_l, t_r), tl.maximum(t_l, t_r), t_l > t_r
+    slope = tl.where(crossed, a_l + (a_r - 1), 1.0)
+    intercept = tl.where(crossed, i_r + i_l, 0.0)
+    # A flat tail is flat at infinity too, where 0 * inf would be NaN: there, the input may as well
+    # be the threshold.
     inf: tl.constexpr = float("inf")
-    low = tl.where(a_l == 0, tl.minimum(t_l, t_r), -inf)
-    high = tl.where(a_r == 0, tl.maximum(t_l, t_r), inf)
-    right, left = x >= t_r, x <= t_l
-    x = tl.maximum(tl.minimum(x, high, tl.PropagateNan.ALL), low, tl.PropagateNan.ALL)
-    both = (a_l + (a_r - 1)) * x + (i_r + i_l)
-    return tl.where(left, tl.where(right, both, a_l * x + i_l), tl.where(right, a_r * x + i_r, x))
+    least, most = tl.where(a_l == 0, lower, -inf), tl.where(a_r == 0, upper, inf)
+    return lower, upper, slope, intercept, a_r, i_r, most, a_l, i_l, least
+
+
+@triton.jit
+def _value(x, pieces):
+    """SReLU by region. Written so, what a tail changes are instructions skipped outside of it."""
+    lower, upper, slope, intercept, a_r, i_r, most, a_l, i_l, least = pieces
+    y = slope * x + intercept  # of NaN too
+    y = tl.where(x >= upper, a_r * tl.minimum(x, most) + i_r, y)
+    return tl.where(x <= lower, a_l * tl.maximum(x, least) + i_l, y)
 
 
 @triton.jit
@@ -103,64 +112,40 @@ def forward_runs(
     t_r, a_r, t_l, a_l, bias = _load(
         t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, c, True, COMPUTE
     )
+    pieces = _pieces(t_r, a_r, t_l, a_l)
     for step in range(split, steps, splits):
         start, offsets, mask = run_tile(step, c, outer, channels, inner, segments, ROWS, BLOCK)
         stored = read(x_ptr + start + offsets, mask, EVEN)
-        y = _value(_biased(stored, bias, bias_ptr, COMPUTE), t_r, a_r, t_l, a_l, False)
+        y = _value(_biased(stored, bias, bias_ptr, COMPUTE), pieces)
         write(y_ptr + start + offsets, y.to(stored.dtype), mask, EVEN)
-
-
-@triton.jit
-def _forward_columns(
-    x_ptr, y_ptr, bias_ptr, tiles, t_r, a_r, t_l, a_l, bias, total, columns, k, in_row, split,
-    steps, splits, COMPUTE: tl.constexpr, REPEAT: tl.constexpr, ROWS: tl.constexpr,
-    EVEN: tl.constexpr, SIMPLE: tl.constexpr,
-):  # fmt: skip
-    for step in range(split, steps, splits):
-        ahead = ()
-        for i in tl.static_range(REPEAT):
-            start, offsets, mask = column_tile(step, i, total, columns, k, in_row, REPEAT, ROWS)
-            ahead += (
-                read_tile(
-                    x_ptr, step + splits, i, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN
-                ),
-            )
-            x = _biased(tiles[i], bias, bias_ptr, COMPUTE)
-            y = _value(x, t_r, a_r, t_l, a_l, SIMPLE).to(tiles[i].dtype)
-            write(y_ptr + start + offsets, y, mask, EVEN)
-        tiles = ahead
 
 
 # Code made for one block would know that its columns start at 0, and give each thread more of them.
 @triton.jit(do_not_specialize=["blocks"])
 def forward_columns(
     x_ptr, y_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr,
-    total, columns, period, inner, blocks, steps, splits,
+    total, columns, period, inner, blocks,
     COMPUTE: tl.constexpr, ALIGNED: tl.constexpr, REPEAT: tl.constexpr, ROWS: tl.constexpr,
     COLUMNS: tl.constexpr, VECTOR: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    block, split = tl.program_id(0) % blocks, tl.program_id(0) // blocks
+    block, step = tl.program_id(0) % blocks, tl.program_id(0) // blocks
     k, in_row = block_columns(block, columns, COLUMNS, VECTOR)
-    # Under way before the parameters, which the choice of a loop waits for.
-    tiles = read_tiles(x_ptr, split, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
+    tiles = ()
+    for i in tl.static_range(REPEAT):
+        start, offsets, mask = column_tile(step, i, total, columns, k, in_row, REPEAT, ROWS)
+        tiles += (read(x_ptr + start + offsets, mask, EVEN),)
     c = column_channels(k, period, inner, VECTOR, ALIGNED)
+    there = True if EVEN else in_row
     t_r, a_r, t_l, a_l, bias = _load(
-        t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, c, in_row, COMPUTE
+        t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, c, there, COMPUTE
     )
-    # A third of the instructions is for channels that few blocks have.
-    simple = (t_l < t_r) & (a_r != 0) & (a_l != 0) | (k >= columns)
-    rare = tl.min(simple.to(tl.int32), 0) == 0
-    t_r, a_r, t_l, a_l, bias = t_r[None, :], a_r[None, :], t_l[None, :], a_l[None, :], bias[None, :]
-    if rare:
-        _forward_columns(
-            x_ptr, y_ptr, bias_ptr, tiles, t_r, a_r, t_l, a_l, bias, total, columns, k, in_row,
-            split, steps, splits, COMPUTE, REPEAT, ROWS, EVEN, False,
-        )  # fmt: skip
-    else:
-        _forward_columns(
-            x_ptr, y_ptr, bias_ptr, tiles, t_r, a_r, t_l, a_l, bias, total, columns, k, in_row,
-            split, steps, splits, COMPUTE, REPEAT, ROWS, EVEN, True,
-        )  # fmt: skip
+    # The compiler moves no load across it: without it, each would wait for the one before.
+    tl.debug_barrier()
+    pieces = _pieces(t_r[None, :], a_r[None, :], t_l[None, :], a_l[None, :])
+    for i in tl.static_range(REPEAT):
+        start, offsets, mask = column_tile(step, i, total, columns, k, in_row, REPEAT, ROWS)
+        y = _value(_biased(tiles[i], bias[None, :], bias_ptr, COMPUTE), pieces)
+        write(y_ptr + start + offsets, y.to(tiles[i].dtype), mask, EVEN)
 
 
 @triton.jit(do_not_specialize_on_alignment=OUT)

@@ -6,7 +6,8 @@ Tensors come as (outer, C, inner) in memory order (`layout.View`), in one of two
 * columns: the channel changes with every few elements (channels_last, (N, C), tiny feature maps).
   Memory is (outer, C * inner); a program goes down a block of columns. Several rows may count as
   one longer row, in which the channels repeat (`period`). Memory is slow to answer, so that much
-  must be asked for at once: several tiles, and those of the next step while this one is worked on.
+  must be asked for at once: several tiles, and where there are more steps to a program, those of
+  the next while this one is worked on.
 
 A tile is a 64-bit start, 32-bit offsets from there, and a mask of what belongs to the tensor. How
 large tiles are is decided on the host (`triton_cuts`).
@@ -94,7 +95,7 @@ def write(pointers, value, mask, EVEN: tl.constexpr):
 
 
 @triton.jit
-def read_tile(
+def _read_tile(
     ptr, step, i, steps, total, columns, k, in_row,
     REPEAT: tl.constexpr, ROWS: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
@@ -113,5 +114,5 @@ def read_tiles(
     """All tiles of a step, under way before the first is used."""
     tiles = ()
     for i in tl.static_range(REPEAT):
-        tiles += (read_tile(ptr, step, i, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN),)
+        tiles += (_read_tile(ptr, step, i, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN),)
     return tiles
