@@ -47,6 +47,26 @@ def test_nan_and_infinity(execution: str, problem: Problem) -> None:
         torch.testing.assert_close(got.cpu().isfinite(), want.isfinite())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("run", [1, 64])  # neighbours in memory of one channel
+def test_with_unit_right_slope_the_right_threshold_changes_no_bit(
+    execution: str, run: int, dtype: torch.dtype
+) -> None:
+    """Also where it crosses the left one and inputs lie on either: a thaw changes no output."""
+    torch.manual_seed(0)
+    device, channels = device_of(execution), 40
+    t_l, a_l, away = torch.randn(3, channels, device=device)
+    t_l = t_l.to(dtype).float()
+    one, x = torch.ones_like(t_l), torch.randn(3, channels, run, device=device)
+    x[1], x[2] = t_l[:, None], (t_l + away)[:, None]
+    with using(execution):
+        y, *others = (
+            torch_srelu.srelu(x.to(dtype), t_r, one, t_l, a_l)
+            for t_r in (t_l.abs() + 9, t_l, t_l + away, t_l - 9)
+        )
+    assert all(torch.equal(y, other) for other in others)
+
+
 @functools.lru_cache(maxsize=1)  # every execution in turn gets it, and what is expected of them
 def _large_problem(shape: tuple[int, ...], layout: str, shared: bool) -> Problem:
     torch.manual_seed(0)

@@ -12,7 +12,8 @@ With R = [x >= t_r] and L = [x <= t_l] this is, region by region, ``slope * x + 
 
 For t_l <= t_r this is Eq. 7 of the paper; for t_l > t_r ("crossed", which training does produce)
 it stays continuous, where the chain of cases in the paper would jump. Evaluated by region, no large
-terms cancel in the tails, and with a_r = 1 and t_l = 0 it is a leaky ReLU to the last bit.
+terms cancel in the tails, and with a_r = 1 and t_l = 0 it is a leaky ReLU to the last bit (but for
+the sign of zero).
 
 Arithmetic is in float64 for float64 input and in float32 for everything else.
 """

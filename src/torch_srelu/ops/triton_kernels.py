@@ -75,6 +75,9 @@ def _pieces(t_r, a_r, t_l, a_l):
     """
     i_r, i_l = t_r * (1 - a_r), t_l * (1 - a_l)
     lower, upper, crossed = tl.minimum(t_l, t_r), tl.maximum(t_l, t_r), t_l > t_r
+    # Where the right tail is the identity, t_r must change no bit: the left tail ends at t_l then,
+    # with t_l itself.
+    lower = tl.where(a_r == 1, t_l, lower)
     slope = tl.where(crossed, a_l + (a_r - 1), 1.0)
     intercept = tl.where(crossed, i_r + i_l, 0.0)
     # A flat tail is flat at infinity too, where 0 * inf would be NaN: there, the input may as well
@@ -139,7 +142,7 @@ def forward_columns(
     t_r, a_r, t_l, a_l, bias = _load(
         t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, c, there, COMPUTE
     )
-    # The compiler moves no load across it: without it, each would wait for the one before.
+    # The compiler moves no load across it, down to where what it reads is used.
     tl.debug_barrier()
     pieces = _pieces(t_r[None, :], a_r[None, :], t_l[None, :], a_l[None, :])
     for i in tl.static_range(REPEAT):
