@@ -3,8 +3,8 @@
 Threads add up what they read on their own. If Triton spread a sum over threads instead, every step
 of the loop would wait at barriers: the kernel would be right, and up to 24 times slower. And what a
 forward program reads is to be under way at once: if Triton handed parameters from thread to thread,
-it would wait at a dozen barriers, and if loads were moved down to where they are used, each would
-wait for the one before.
+it would wait at a dozen barriers, and if a load were moved down to where it is used, it would wait
+for those before it.
 """
 
 import json
@@ -85,6 +85,24 @@ def loops(ptx: str) -> list[str]:
     return found
 
 
+def waits(sass: str) -> int:
+    """How often a program waits for memory: loads that wait for none before them count as one.
+
+    A line begins with what it waits for, bits of a number, and further on names the bit that it
+    frees when it is done: ``16:-:3:Y:2 LDG.E R2, ...`` waits for bit 4 and frees bit 3.
+    """
+    most = done = 0
+    under_way: dict[int, int] = {}  # by bit: how many waits are behind it once it is there
+    for line in re.finditer(r"^\s*(--|\d\d):.:(.):.:\S+\s+(.*)", sass, re.MULTILINE):
+        awaited = 0 if line[1] == "--" else int(line[1])
+        for bit in [b for b in under_way if awaited >> b & 1]:
+            done = max(done, under_way.pop(bit))
+        if "LDG" in line[3]:
+            most = max(most, done + 1)
+            under_way[int(line[2])] = max(under_way.get(int(line[2]), 0), done + 1)
+    return most
+
+
 BIAS = ("bias_ptr",)
 MORE = ("more_ptr",)  # a gradient in two parts
 NORM = ("mean_ptr", "scale_ptr", "shift_ptr")  # `joined.Norm`, of which the input is computed
@@ -109,65 +127,85 @@ FORWARD = [
     ((524288, 192, 1), "bfloat16", "forward"),  # several rows as one
     ((127 * 49, 96, 1), "bfloat16", "forward"),  # incomplete rows at the end
 ]
+RUNS = [((16, 128, 256), dtype, "forward") for dtype in ("float32", "bfloat16")]
 SECOND = [
     ((262144, 128, 1), "bfloat16", "second"),  # thousands of partial sums of a channel
     ((128, 192, 256), "bfloat16", "second"),
 ]
 AMD = [
-    ((262144, 128, 1), "bfloat16", which, (), ("hip", "gfx942", 64))
-    for which in ("forward", "second")
+    (view, "bfloat16", which, (), ("hip", "gfx942", 64))
+    for view, which in (
+        ((262144, 128, 1), "forward"),
+        ((128, 192, 256), "forward"),
+        ((262144, 128, 1), "second"),
+    )
 ]
 
 
 @pytest.fixture(scope="module")
-def made() -> list[str]:
+def made() -> dict[tuple, str]:
     """All code in one process: to start it takes longer than to compile for one case."""
+    cases = CASES + FORWARD + RUNS + SECOND + AMD
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     made = subprocess.run(
         [sys.executable, "-W", "error", "-c", COMPILE],
-        input=json.dumps(CASES + FORWARD + SECOND + AMD),
+        input=json.dumps(cases),
         capture_output=True,
         text=True,
         env=environment,
         check=False,
     )
     assert made.returncode == 0, made.stderr[-2000:]
-    return json.loads(made.stdout)
+    return dict(zip(cases, json.loads(made.stdout), strict=True))
 
 
-def test_threads_add_up_on_their_own(made: list[str]) -> None:
-    for case, ptx in zip(CASES, made, strict=False):
-        bodies = [body for body in loops(ptx) if "ld.global" in body]
-        assert bodies, f"{case}: no loop that reads"
-        for body in bodies:
-            assert "st.global" in body, case
-            for barrier in ("bar.sync", "st.shared", "ld.shared"):
-                assert barrier not in body, case
+@pytest.mark.parametrize("case", CASES)
+def test_threads_add_up_on_their_own(made: dict[tuple, str], case: tuple) -> None:
+    bodies = [body for body in loops(made[case]) if "ld.global" in body]
+    assert bodies, "no loop that reads"
+    for body in bodies:
+        assert "st.global" in body
+        for barrier in ("bar.sync", "st.shared", "ld.shared"):
+            assert barrier not in body
 
 
-def test_the_second_kernel_of_a_backward_pass_gets_ready_and_waits(made: list[str]) -> None:
+@pytest.mark.parametrize("case", CASES)
+def test_the_second_kernel_of_a_backward_pass_may_get_ready(
+    made: dict[tuple, str], case: tuple
+) -> None:
+    assert "griddepcontrol.launch_dependents" in made[case]
+
+
+@pytest.mark.parametrize("case", SECOND)
+def test_the_second_kernel_of_a_backward_pass_waits(made: dict[tuple, str], case: tuple) -> None:
     """What it reads before it waits is no more than slopes; whatever it writes comes after."""
-    for case, ptx in zip(CASES, made, strict=False):
-        assert "griddepcontrol.launch_dependents" in ptx, case
-    for case, ptx in zip(SECOND, made[len(CASES + FORWARD) :], strict=False):
-        before, after = ptx.split("griddepcontrol.wait")
-        assert before.count("ld.global") <= 2, case
-        assert "st.global" not in before, case
-        assert "ld.global" in after, case
+    before, after = made[case].split("griddepcontrol.wait")
+    assert before.count("ld.global") <= 2
+    assert "st.global" not in before
+    assert "ld.global" in after
 
 
-def test_forward_programs_read_all_at_once(made: list[str]) -> None:
+@pytest.mark.parametrize("case", FORWARD)
+def test_forward_programs_read_all_at_once(made: dict[tuple, str], case: tuple) -> None:
     """Parameters too, in the threads that use them and in vectors: threads meet once."""
-    for case, sass in zip(FORWARD, made[len(CASES) :], strict=False):
-        assert sass.count("BAR.SYNC") == 1, case
-        before, after = sass.split("BAR.SYNC")
-        loads = re.findall(r"LDG\S*", before)
-        assert len(loads) >= 8, (case, loads)  # four parameters and several tiles
-        assert all(".64" in load or ".128" in load for load in loads), (case, set(loads))
-        assert "LDG" not in after, case
-        assert "STG" not in before, case
+    sass = made[case]
+    assert sass.count("BAR.SYNC") == 1
+    before, after = sass.split("BAR.SYNC")
+    loads = re.findall(r"LDG\S*", before)
+    assert len(loads) >= 8, loads  # four parameters and several tiles
+    assert all(".64" in load or ".128" in load for load in loads), set(loads)
+    assert "LDG" not in after
+    assert "STG" not in before
+    complete = case[0][0] % 2 == 0
+    assert waits(sass) <= (1 if complete else 2)
 
 
-def test_amds_compiler_takes_these_kernels_too(made: list[str]) -> None:
-    for case, code in zip(AMD, made[-len(AMD) :], strict=True):
-        assert "global_store" in code, case
+@pytest.mark.parametrize("case", RUNS)
+def test_small_forward_programs_of_runs_wait_twice(made: dict[tuple, str], case: tuple) -> None:
+    """For parameters, and for all that they work on."""
+    assert waits(made[case]) <= 2
+
+
+@pytest.mark.parametrize("case", AMD)
+def test_amds_compiler_takes_these_kernels_too(made: dict[tuple, str], case: tuple) -> None:
+    assert "global_store" in made[case]

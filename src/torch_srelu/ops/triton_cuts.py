@@ -38,7 +38,8 @@ def forward_shape(view: View, dtype: torch.dtype) -> Shape:
         width = 32 * 4 * vector
         rows = 8 if dtype.itemsize == 2 else 4  # read at once; their columns' parameters cost more
         return Shape(rows * width, width, 4, vector, programs=1 << 30)
-    tile, warps = (2048, 4) if math.prod(view) < SMALL else (4096, 8)
+    # With more than 32 bytes to a thread, the last would be asked for when the first are there.
+    tile, warps = (4096 // dtype.itemsize, 4) if math.prod(view) < SMALL else (4096, 8)
     return Shape(tile, tile, warps, vector=1, programs=1 << 30)
 
 
