@@ -2,8 +2,10 @@
 
 Prints a table of ratios for every tensor and writes all timings, with percentiles, hardware and
 versions, to ``runs/bench/op-<device>.csv``; with ``--record`` to ``benchmarks/results``, where the
-committed ones are. ``--quick`` takes fewer rounds and tensors; ``--sizes`` times tensors of every
-size instead, to ``sizes-<device>.csv``, which ``draw_bandwidth.py`` draws.
+committed ones are. ``--quick`` takes fewer rounds and tensors. ``--sizes`` times tensors of every
+size instead, to ``sizes-<device>.csv``, which ``draw_bandwidth.py`` draws; ``--resnet`` those of
+ResNet-50 in torch's default layout, whose feature maps are no powers of two, to
+``resnet-<device>.csv``.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import torch
 
 import places
 from torch_srelu import backends
-from torch_srelu.lab.bench import PROVIDERS, Case, Timing, measure
+from torch_srelu.lab.bench import PASSES, PROVIDERS, Case, Timing, measure
 from torch_srelu.lab.environment import environment
 
 COLUMNS = (
@@ -59,7 +61,12 @@ CPU = [
 ] + [Case((24576, 512), F32, "contiguous")]
 
 SIZES = [Case((2**k, 128, 16, 16), dtype, "contiguous") for dtype in (F32, BF16) for k in range(13)]
-DRAWN = ("relu", "prelu", "srelu fused")
+RESNET = [  # what a batch of 128 (float32) or 256 has at the ends of its stages
+    Case((images, channels, side, side), dtype, "contiguous")
+    for dtype, images in ((F32, 128), (BF16, 256))
+    for channels, side in ((64, 112), (256, 56), (512, 28), (1024, 14), (2048, 7))
+]
+FEW = ("relu", "prelu", "srelu fused")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -67,13 +74,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds, the main tensors only")
-    parser.add_argument("--sizes", action="store_true", help="tensors of every size, to be drawn")
+    others = parser.add_mutually_exclusive_group()
+    others.add_argument("--sizes", action="store_true", help="tensors of every size, to be drawn")
+    others.add_argument("--resnet", action="store_true", help="ResNet-50's, in the default layout")
     parser.add_argument("--rounds", type=int, default=None, help="how often everything is timed")
     places.add_options(parser)
     args = parser.parse_args(arguments)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    cases = SIZES if args.sizes else LARGE_GPU + SMALL_GPU if device == "cuda" else CPU
-    providers = DRAWN if args.sizes else tuple(PROVIDERS)
+    name, cases, providers = "op", LARGE_GPU + SMALL_GPU if device == "cuda" else CPU, PROVIDERS
+    if args.sizes or args.resnet:
+        name, cases = ("sizes", SIZES) if args.sizes else ("resnet", RESNET)
+        providers = FEW
     if args.quick:
         cases = cases[:2]
     rounds = args.rounds or (5 if args.quick else 30 if device == "cuda" else 15)
@@ -90,8 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found = list(measure(case, providers, rounds, device))
         print_table(case, found)
         rows += [row(timing) | here for timing in found]
-    name = f"{'sizes' if args.sizes else 'op'}-{device}.csv"
-    places.write_csv(places.chosen(args) / name, COLUMNS, rows)
+    places.write_csv(places.chosen(args) / f"{name}-{device}.csv", COLUMNS, rows)
 
 
 def touch_memory() -> None:
@@ -153,35 +163,71 @@ SHOWN = ("prelu", "gelu", "srelu reference", "srelu compiled", "srelu fused")
 
 
 def tables(folder: Path) -> list[str]:
-    """Forward + backward of every recorded tensor that is large, as multiples of relu's time."""
+    """What was recorded of large tensors and of ResNet-50's, as multiples of relu's time."""
+    return [*_of_large_tensors(folder), *_of_resnet(folder)]
+
+
+def _of_large_tensors(folder: Path) -> list[str]:
     lines = [
         f"| forward + backward, time / relu's | {' | '.join(SHOWN)} |",
         "|---|" + "---|" * len(SHOWN),
     ]
     notes = []
     for path in sorted(folder.glob("op-*.csv"), reverse=True):
-        rows = [r for r in places.read_csv(path) if r["pass"] == "forward+backward"]
-        clock = "gpu" if any(r["clock"] == "gpu" for r in rows) else "wall"
-        rows = [r for r in rows if r["clock"] == clock]
-        device = "GPU" if clock == "gpu" else "CPU"
-        for tensor in dict.fromkeys((r["shape"], r["dtype"], r["layout"]) for r in rows):
+        rows, device = _timed(path)
+        for tensor, times in _by_tensor(rows, "forward+backward").items():
             shape, dtype, layout = tensor
             case = Case(tuple(map(int, shape.split("x"))), getattr(torch, dtype), layout)
             if case.mebibytes < LARGE_MIB:
                 continue
-            times = {
-                r["provider"]: float(r["median_us"])
-                for r in rows
-                if (r["shape"], r["dtype"], r["layout"]) == tensor
-            }
             cells = [f"{times[name] / times['relu']:.2f}" for name in SHOWN]
             cells[-1] = f"**{cells[-1]}**"
             lines.append(f"| {device}, {', '.join(tensor)} | {' | '.join(cells)} |")
-        first = rows[0]
-        threads = f", {first['threads']} threads" if device == "CPU" else ""
-        rounds = f"n = {first['rounds']} rounds"
-        notes.append(f"{first['hardware']}{threads}, torch {first['torch']}, {rounds}")
+        notes.append(_note(rows[0], device))
     return ["\n".join(lines), f"Medians within one run: {'; '.join(notes)}."] if notes else []
+
+
+def _of_resnet(folder: Path) -> list[str]:
+    found = []
+    for path in sorted(folder.glob("resnet-*.csv")):
+        rows, device = _timed(path)
+        asked = [(which, name) for which in PASSES for name in FEW[1:]]
+        heads = [f"{name.split()[0]}, {which.replace('+', ' + ')}" for which, name in asked]
+        lines = [
+            f"| ResNet-50, time / relu's | {' | '.join(heads)} |",
+            "|---|" + "---|" * len(heads),
+        ]
+        times = {which: _by_tensor(rows, which) for which in PASSES}
+        for tensor in times["forward"]:
+            cells = []
+            for which, name in asked:
+                of = times[which][tensor]
+                cells.append(f"{of[name] / of['relu']:.2f}")
+            lines.append(f"| {', '.join(tensor[:2])} | {' | '.join(cells)} |")
+        found += ["\n".join(lines), f"Medians within one run: {_note(rows[0], device)}."]
+    return found
+
+
+def _timed(path: Path) -> tuple[list[dict[str, str]], str]:
+    """The rows to be shown, of captured graphs where there are, and the kind of device."""
+    rows = places.read_csv(path)
+    clock = "gpu" if any(r["clock"] == "gpu" for r in rows) else "wall"
+    return [r for r in rows if r["clock"] == clock], "GPU" if clock == "gpu" else "CPU"
+
+
+def _by_tensor(rows: list[dict[str, str]], which: str) -> dict[tuple, dict[str, float]]:
+    """Of each tensor, every provider's time for a pass."""
+    found: dict[tuple, dict[str, float]] = {}
+    for r in rows:
+        if r["pass"] == which:
+            tensor = found.setdefault((r["shape"], r["dtype"], r["layout"]), {})
+            tensor[r["provider"]] = float(r["median_us"])
+    return found
+
+
+def _note(first: dict[str, str], device: str) -> str:
+    threads = f", {first['threads']} threads" if device == "CPU" else ""
+    return f"{first['hardware']}{threads}, torch {first['torch']}, n = {first['rounds']} rounds"
 
 
 if __name__ == "__main__":

@@ -40,19 +40,21 @@ def test_times_every_provider_and_the_floor() -> None:
     ("options", "place"),
     [([], "runs/bench"), (["--out", "here"], "here"), (["--record"], "committed")],
 )
+@pytest.mark.parametrize("what", ["sizes", "resnet"])
 def test_committed_records_are_replaced_only_where_asked(
-    bench_op, options, place, tmp_path, monkeypatch
+    bench_op, what, options, place, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("places.COMMITTED", Path("committed"))
-    monkeypatch.setattr(bench_op, "SIZES", [TINY])
+    monkeypatch.setattr(bench_op, what.upper(), [TINY])
     monkeypatch.setattr(bench_op, "touch_memory", lambda: None)  # which takes half of what is free
     monkeypatch.setattr(bench_op, "fresh_results", lambda: None)  # which would last for other tests
-    bench_op.main(["--sizes", "--rounds", "3", *options])
+    bench_op.main([f"--{what}", "--rounds", "3", *options])
     (path,) = tmp_path.rglob("*.csv")
     assert path.parent == tmp_path / place
+    assert path.stem == f"{what}-{'cuda' if torch.cuda.is_available() else 'cpu'}"
     rows = rows_of(path)
-    assert {row["provider"] for row in rows} == {FLOOR, *bench_op.DRAWN}
+    assert {row["provider"] for row in rows} == {FLOOR, *bench_op.FEW}
     for row in rows:
         assert row.keys() == set(bench_op.COLUMNS)
         assert (row["shape"], row["dtype"], row["layout"]) == ("4x8x6x6", "float32", TINY.layout)
@@ -70,11 +72,12 @@ def tables(monkeypatch):
 
 def test_readme_and_docs_show_the_committed_tables(tables, capsys):
     tables.main([])
-    shown = "".join((ROOT / name).read_text() for name in ("README.md", "docs/systems.md"))
+    shown = "".join(
+        (ROOT / name).read_text() for name in ("README.md", "docs/speed.md", "docs/systems.md")
+    )
     parts = capsys.readouterr().out.strip().split("\n\n")
-    assert (
-        sum(part.startswith("|") for part in parts) == 5
-    )  # operator, steps, memory, adapt, images
+    # operator, ResNet-50's tensors, steps, memory, adapt, images
+    assert sum(part.startswith("|") for part in parts) == 6
     for part in parts:
         assert part in shown
 
@@ -85,7 +88,7 @@ def test_without_measurements_there_are_no_tables(tables, tmp_path, capsys):
     assert f"nothing was measured yet: {tmp_path}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("kind", ["op", "sizes", "step", "adapt", "images"])
+@pytest.mark.parametrize("kind", ["op", "sizes", "resnet", "step", "adapt", "images"])
 def test_committed_records_name_hardware_and_versions(kind):
     rows = [row for path in COMMITTED.glob(f"{kind}-*.csv") for row in rows_of(path)]
     assert rows

@@ -1,11 +1,13 @@
 """What is special about the Triton kernels: both shapes of kernel, and sizes past 32 bits."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 
 from checks import DEVICE, Problem, assert_three_way
-from torch_srelu.ops import layout, triton
-from torch_srelu.ops.triton_cuts import is_runs
+from torch_srelu.ops import layout, triton, triton_cuts
+from torch_srelu.ops.triton_cuts import cut_backward, is_runs
 
 
 @pytest.mark.parametrize(
@@ -28,6 +30,84 @@ def test_both_kernels(shape, runs: bool) -> None:
     assert is_runs(view) is runs
     params = [torch.randn(shape[1]) for _ in range(4)]
     assert_three_way(Problem(x, params, torch.randn(shape), 1), "triton")
+
+
+@pytest.fixture
+def small_rows(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What is done with large tensors is done with small ones too."""
+    triton._backward_launch.cache_clear()
+    monkeypatch.setattr(triton_cuts, "SMALL", 0)
+    monkeypatch.setattr(triton_cuts, "MOST_SUMS", 1)
+    yield
+    triton._backward_launch.cache_clear()
+
+
+@pytest.mark.usefixtures("small_rows")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (64, 5, 14, 14),  # in 16 bits vectors of four
+        (33, 9, 28, 28),  # an odd number of rows; fewer lanes than threads in the last block
+        (40, 3, 6, 6),
+        (1, 2, 20, 6),  # one row
+    ],
+)
+def test_rows(shape, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    channels = shape[1]
+    view = layout.view(torch.empty(shape), channels, 1)
+    assert view is not None
+    assert cut_backward(view, dtype, 2, norm=False).way == "rows"
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    params = [torch.randn(channels, dtype=wide) for _ in range(4)]
+    x, grad = torch.randn(2, *shape, dtype=wide).to(dtype)
+    assert_three_way(Problem(x, params, grad, 1), "triton")
+
+
+@pytest.mark.parametrize("shape", [(1000, 64), (50, 5, 14, 14)])  # columns, and rows
+def test_grids_of_many_layers(shape, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a group has more programs than a grid can be high; some have nothing to do."""
+    monkeypatch.setattr(triton_cuts, "MOST_IN_LAYER", 3)
+    triton._forward_launch.cache_clear()
+    torch.manual_seed(0)
+    x = torch.randn(shape, dtype=torch.bfloat16, device=DEVICE)
+    params = [torch.randn(shape[1], device=DEVICE) for _ in range(4)]
+    view = layout.view(x, shape[1], 1)
+    assert view is not None
+    groups, high, layers = triton._forward_launch(view, x.dtype).grid
+    many = triton.forward(x, params, view)
+    triton._forward_launch.cache_clear()
+    monkeypatch.undo()
+    assert layers > 1
+    one = triton._forward_launch(view, x.dtype).grid
+    assert one == (groups, one[1], 1)
+    assert one[1] < high * layers
+    assert torch.equal(many, triton.forward(x, params, view))
+
+
+@pytest.mark.usefixtures("small_rows")
+@pytest.mark.parametrize("needed", [(True, False), (False, True), (True, True)])
+def test_rows_compute_what_is_needed(needed) -> None:
+    test_computes_what_is_needed((9, 5, 100), needed)
+
+
+@pytest.mark.usefixtures("small_rows")
+def test_rows_with_a_bias_and_a_gradient_in_two_parts() -> None:
+    torch.manual_seed(0)
+    shape = (9, 5, 10, 10)
+    # Numbers of few bits: their sums round nowhere.
+    x, grad, more = torch.randint(-64, 64, (3, *shape), device=DEVICE) / 16
+    params = [torch.randint(-64, 64, (5,), device=DEVICE) / 16 for _ in range(4)]
+    bias = torch.randint(-64, 64, (5,), device=DEVICE) / 16
+    view = layout.view(x, 5, 1)
+    assert view is not None
+    grad_x, rows = triton.backward(grad, x, params, view, True, True, bias, True, more)
+    shifted = x + bias[:, None, None]
+    expected_x, expected = triton.backward(grad + more, shifted, params, view, True, True)
+    assert torch.equal(grad_x, expected_x)
+    assert torch.equal(rows[:4], expected)
+    torch.testing.assert_close(rows[4], grad_x.double().sum((0, 2, 3)).float())
 
 
 @pytest.mark.parametrize("needed", [(True, False), (False, True), (True, True)])

@@ -7,7 +7,8 @@ import torch
 
 from checks import DEVICE, using
 from torch_srelu import SReLU, srelu
-from torch_srelu.ops import layout, triton, triton_kernels, triton_launch, triton_scan
+from torch_srelu.ops import layout, triton, triton_launch, triton_scan
+from torch_srelu.ops import triton_backward_kernels as backward_kernels
 from torch_srelu.ops.triton_launch import OPTIONS, Launch, arguments
 
 in_c = pytest.mark.skipif(triton_launch._launch is None, reason="native/launch.c is not compiled")
@@ -58,16 +59,16 @@ def test_kernels_have_their_tensors_in_the_order_of_eager_cpp() -> None:
     from driver import BACKWARD, FINISH, FORWARD, TENSORS
 
     kernels = {
-        FORWARD: [triton_kernels.forward_runs, triton_kernels.forward_columns],
-        BACKWARD: [triton_kernels.backward_runs],
-        FINISH: [triton_kernels.finish],
+        FORWARD: list(triton.FORWARD.values()),
+        BACKWARD: [backward_kernels.backward_runs],
+        FINISH: [backward_kernels.finish],
     }
     for function, names in TENSORS.items():
         for kernel in kernels[function]:
             found = [name.removesuffix("_ptr") for name in kernel.arg_names[: len(names)]]
             assert found == list(names)
     # This one writes no gradients of parameters: what it is given beyond is not handed on.
-    found = [n.removesuffix("_ptr") for n in triton_kernels.backward_columns.arg_names[:9]]
+    found = [n.removesuffix("_ptr") for n in backward_kernels.backward_columns.arg_names[:9]]
     assert found == list(TENSORS[BACKWARD][:9])
 
 

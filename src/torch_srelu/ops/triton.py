@@ -1,11 +1,13 @@
 """The CUDA execution, host side: which launches make up a forward and a backward pass.
 
-The kernels are in `triton_kernels` and `triton_tiles`, how they cut tensors up in `triton_cuts`.
+The kernels are in `triton_kernels`, `triton_backward_kernels` and `triton_tiles`, how they cut
+tensors up in `triton_cuts`.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +15,7 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
+from . import triton_backward_kernels as backward_kernels
 from . import triton_kernels as kernels
 from .alike import Guard, guard, plain
 from .layout import View
@@ -20,9 +23,8 @@ from .reference import compute_dtype
 from .triton_cuts import (
     ceil,
     cut_backward,
-    cut_columns,
-    cut_runs,
-    forward_shape,
+    cut_forward,
+    grid,
     is_runs,
     power_of_two,
 )
@@ -32,29 +34,38 @@ ADDS_BIAS = True  # its kernels compute SReLU of x + bias
 JOINS = True  # its kernels take a gradient in two parts, and `joined.Norm`
 REMEMBERS = True  # it can remember calls (`Call`)
 
-NO_OUT = (None,) * len(kernels.OUT)
-NO_NORM = (None,) * len(kernels.NORM)
+NO_OUT = (None,) * len(backward_kernels.OUT)
+NO_NORM = (None,) * len(backward_kernels.NORM)
+FORWARD = {
+    "runs": kernels.forward_runs,
+    "rows": kernels.forward_rows,
+    "columns": kernels.forward_columns,
+}
+BACKWARD = {  # with `Backward.joined` and `Backward.out`
+    "runs": (backward_kernels.backward_runs, 1, len(NO_OUT)),
+    "rows": (backward_kernels.backward_rows, 1, 0),
+    "columns": (backward_kernels.backward_columns, 1 + len(NO_NORM), 0),
+}
 
 
 @functools.lru_cache(maxsize=4096)
 def _forward_launch(view: View, dtype: torch.dtype) -> Launch:
-    shape = forward_shape(view, dtype)
+    how = cut_forward(view, dtype)
     meta: dict[str, Any] = {"COMPUTE": _compute(dtype)}
-    if is_runs(view):
-        how = cut_runs(view, shape)
-        programs, sizes, kernel = how.splits, how.sizes, kernels.forward_runs
-    else:
-        how = cut_columns(view, shape)
-        *sizes, programs, _ = how.sizes  # one for every step
-        kernel = kernels.forward_columns
+    if how.way == "columns":
         meta["ALIGNED"] = view.inner == 1 and view.channels % how.meta["VECTOR"] == 0
-    return Launch(kernel, (how.groups * programs, 1, 1), tuple(sizes), meta | how.meta)
+    meta |= how.meta
+    programs = grid(how)
+    # Programs beyond the last step are to find that nothing of the tensor is left.
+    meta["EVEN"] &= math.prod(programs) == how.groups * how.steps
+    return Launch(FORWARD[how.way], programs, how.sizes, meta)
 
 
 class Backward(NamedTuple):
     """The kernel, and where it cannot finish the job the shape of its sums and a second kernel."""
 
     first: Launch
+    joined: int  # how many tensors the first takes beside a gradient, an input and its channels'
     out: int  # how many gradients of parameters the first could write itself
     sums: tuple[int, int]
     second: Launch | None
@@ -73,7 +84,7 @@ class Backward(NamedTuple):
     ) -> Tensor | None:
         """The gradient of ``x``; those of the parameters and the bias go to ``out``."""
         grad_x = torch.empty_like(x) if need_input else None
-        joined = (more,) if self.out else (more, *norm)  # runs have no norm
+        joined = (more, *norm)[: self.joined]
         if self.second is None:
             self.first(key, grad, x, grad_x, None, *params, bias, *joined, out=out[: self.out])
             return grad_x
@@ -93,10 +104,9 @@ def _backward_launch(
     tensors: int = 2,  # that are read: the gradient, its second part, the input, a norm's
     chained: bool = False,  # whether the second kernel may get ready while the first still runs
 ) -> Backward:
-    channels, runs = view.channels, is_runs(view)
     how = cut_backward(view, dtype, tensors, norm=input_sums == 2)
     planes = 4 * need_params + input_sums
-    alone = runs and how.splits == 1
+    alone = how.way == "runs" and how.splits == 1
     chained = chained and planes > 0 and not alone
     compute = _compute(dtype)
     meta = {
@@ -106,28 +116,27 @@ def _backward_launch(
         "COMPUTE": compute,
         "CHAINED": chained,
     }
-    if runs:
+    if how.way == "runs":
         meta["ALONE"] = alone
-    kernel = kernels.backward_runs if runs else kernels.backward_columns
-    first = Launch(kernel, (how.groups * how.splits, 1, 1), how.sizes, {**meta, **how.meta})
-    out = len(NO_OUT) if runs else 0
+    kernel, joined, out = BACKWARD[how.way]
+    sizes = (*how.sizes, how.steps, how.splits)
+    first = Launch(kernel, grid(how), sizes, {**meta, **how.meta})
     if alone or not planes:
-        return Backward(first, out, (0, 0), None)
-    summed = 1 if runs else view.inner  # columns that belong to one channel
-    splits = how.sums // (channels * summed)
+        return Backward(first, joined, out, (0, 0), None)
+    channels = view.channels
+    splits = how.sums // (channels * how.beside)
     # Few channels and many parts to a program: all of them are under way at once.
     width = min(8, power_of_two(channels))
-    at_once = min(4096, power_of_two(splits * summed))
+    at_once = min(4096, power_of_two(splits * how.beside))
     meta = {"PARAMS": need_params, "INPUT_SUMS": input_sums, "COMPUTE": compute}
     meta |= {"CHAINED": chained, "PARTS": at_once, "CHANNELS": width}
     warps = 4 if at_once <= 512 else 8 if at_once <= 2048 else 16
     meta["num_warps"] = warps
     if chained:  # AMD's compiler does not know that option
         meta[CHAINED] = True
-    sizes = (splits, channels, summed)
-    grid = (ceil(channels, width), planes, 1)
-    second = Launch(kernels.finish, grid, sizes, meta)
-    return Backward(first, out, (planes, how.sums), second)
+    programs = (ceil(channels, width), planes, 1)
+    second = Launch(backward_kernels.finish, programs, (splits, channels, how.beside), meta)
+    return Backward(first, joined, out, (planes, how.sums), second)
 
 
 def forward(x: Tensor, params: Sequence[Tensor], view: View, bias: Tensor | None = None) -> Tensor:
@@ -186,9 +195,9 @@ def backward_joined(
     need_params: bool,
     norm: Sequence[Tensor | None],
 ) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Like `backward`, with the moments of a `joined.Norm`: ``norm`` is what `kernels.NORM` names.
+    """Like `backward`, with the moments of a `joined.Norm`.
 
-    With a scale, ``x`` is what was normalised.
+    ``norm`` is what `backward_kernels.NORM` names. With a scale, ``x`` is what was normalised.
     """
     if elsewhere(x):
         with torch.cuda.device(x.device):
@@ -259,7 +268,7 @@ class Call:
         that, which is right only where `takes` was true: its launches serve others as well, whose
         results need a conversion.
         """
-        first, _, sums, second = self._backward
+        first, second, sums = self._backward.first, self._backward.second, self._backward.sums
         made = [launch and launch.plans.get(self._key) for launch in (self._forward, first, second)]
         if made[0] is None:
             return None

@@ -15,7 +15,7 @@ from . import triton_scan_kernels as kernels
 from .keys import KEYS, Interval
 from .layout import View
 from .scan import Counts, Kept, Seen
-from .triton_cuts import MULTIPROCESSORS, Shape, cut_columns, cut_runs, is_runs
+from .triton_cuts import MULTIPROCESSORS, Shape, cut_columns, cut_runs, grid, is_runs
 from .triton_launch import Launch, elsewhere
 
 
@@ -56,4 +56,4 @@ def _launch(view: View, dtype: torch.dtype, size: int, keep: bool) -> Launch:
         **how.meta,
     }
     kernel = kernels.scan_runs if is_runs(view) else kernels.scan_columns
-    return Launch(kernel, (how.groups * how.splits, 1, 1), (*how.sizes, size), meta)
+    return Launch(kernel, grid(how), (*how.sizes, how.steps, how.splits, size), meta)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from .triton_tiles import block_columns, column_tile, read, run_tile
+from .triton_tiles import block_columns, column_tile, program, read
 
 
 @triton.jit
@@ -35,6 +35,17 @@ def _interval(lo_ptr, hi_ptr, gap_ptr, shift_ptr, first_ptr, c, mask, KEY: tl.co
     shift = tl.load(shift_ptr + c, mask=mask, other=0).to(KEY)
     first = tl.load(first_ptr + c, mask=mask, other=0).to(KEY)
     return lo, hi, gap, shift, first
+
+
+@triton.jit
+def _run_tile(step, c, outer, channels, inner, segments, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """Step ``step`` of channel ``c``: BLOCK elements of ROWS of its runs."""
+    row, column = (step // segments).to(tl.int64) * ROWS, (step % segments).to(tl.int64) * BLOCK
+    o, k = tl.arange(0, ROWS), tl.arange(0, BLOCK)
+    rows, columns = tl.minimum(outer - row, ROWS), tl.minimum(inner - column, BLOCK)
+    mask = (o < rows.to(tl.int32))[:, None] & (k < columns.to(tl.int32))[None, :]
+    start = (row * channels + c) * inner + column
+    return start, o[:, None] * (channels * inner) + k[None, :], mask
 
 
 @triton.jit
@@ -97,7 +108,7 @@ def scan_runs(
     KEY: tl.constexpr, LIMIT: tl.constexpr, KEEP: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    c, split = tl.program_id(0) % channels, tl.program_id(0) // channels
+    c, split = program()
     lo, hi, gap, shift, first = _interval(
         lo_ptr, hi_ptr, gap_ptr, shift_ptr, first_ptr, c, True, KEY
     )
@@ -106,7 +117,7 @@ def scan_runs(
     below = tl.zeros((ROWS, BLOCK), tl.int32)
     smallest, largest = tl.full((ROWS, BLOCK), LIMIT, KEY), tl.full((ROWS, BLOCK), -LIMIT, KEY)
     for step in range(split, steps, splits):
-        start, offsets, mask = run_tile(step, c, outer, channels, inner, segments, ROWS, BLOCK)
+        start, offsets, mask = _run_tile(step, c, outer, channels, inner, segments, ROWS, BLOCK)
         keys = _read_keys(x_ptr + start, offsets, mask, LIMIT, EVEN)
         inside, checksum, below, smallest, largest = _look(
             keys, mask, lo, hi, checksum, below, smallest, largest, LIMIT, EVEN
@@ -120,15 +131,15 @@ def scan_runs(
     )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["total", "blocks", "steps", "splits", "size"])
+@triton.jit(do_not_specialize=["total", "steps", "splits", "size"])
 def scan_columns(
     x_ptr, lo_ptr, hi_ptr, gap_ptr, shift_ptr, first_ptr, checksum_ptr, below_ptr, smallest_ptr,
     largest_ptr, out_ptr, channels_ptr, number_ptr,
-    total, columns, period, inner, blocks, steps, splits, size,
+    total, columns, period, inner, steps, splits, size,
     KEY: tl.constexpr, LIMIT: tl.constexpr, KEEP: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    block, split = tl.program_id(0) % blocks, tl.program_id(0) // blocks
+    block, split = program()
     k, in_row = block_columns(block, columns, COLUMNS, VECTOR)
     c = k % period // inner
     lo, hi, gap, shift, first = _interval(

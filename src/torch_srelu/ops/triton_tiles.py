@@ -1,11 +1,15 @@
 """The tiles in which the CUDA kernels go through a tensor: where each lies, and how it is read.
 
-Tensors come as (outer, C, inner) in memory order (`layout.View`), in one of two ways:
+Tensors come as (outer, C, inner) in memory order (`layout.View`), in one of these ways:
 
-* runs: a channel's values lie together (NCHW), so that a program sees one channel only;
+* runs: a channel's values lie together (NCHW). They are read in vectors, each of one channel, which
+  is a thread's lane; the forward pass goes through memory as it comes, and in the backward pass a
+  program sees one channel only.
+* rows: runs that would leave threads idle, or are read in shorter vectors. Memory is (outer, C *
+  inner); a program goes down the rows of a block of lanes.
 * columns: the channel changes with every few elements (channels_last, (N, C), tiny feature maps).
-  Memory is (outer, C * inner); a program goes down a block of columns. Several rows may count as
-  one longer row, in which the channels repeat (`period`). Memory is slow to answer, so that much
+  Memory is (outer, C * inner) too; a program goes down a block of columns. Several rows may count
+  as one longer row, in which the channels repeat (`period`). Memory is slow to answer, so that much
   must be asked for at once: several tiles, and where there are more steps to a program, those of
   the next while this one is worked on.
 
@@ -20,14 +24,22 @@ import triton.language as tl
 
 
 @triton.jit
-def run_tile(step, c, outer, channels, inner, segments, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Step ``step`` of channel ``c``: BLOCK elements of ROWS of its runs."""
-    row, column = (step // segments).to(tl.int64) * ROWS, (step % segments).to(tl.int64) * BLOCK
-    o, k = tl.arange(0, ROWS), tl.arange(0, BLOCK)
-    rows, columns = tl.minimum(outer - row, ROWS), tl.minimum(inner - column, BLOCK)
-    mask = (o < rows.to(tl.int32))[:, None] & (k < columns.to(tl.int32))[None, :]
-    start = (row * channels + c) * inner + column
-    return start, o[:, None] * (channels * inner) + k[None, :], mask
+def program():
+    """The group of this program, a channel or a block of columns, and its number there."""
+    # Not one number that is divided: the first loads would wait for that.
+    return tl.program_id(0), tl.program_id(1) + tl.program_id(2) * tl.num_programs(1)
+
+
+@triton.jit
+def vectors(step, total, lanes, LANES: tl.constexpr, VECTOR: tl.constexpr):
+    """Step ``step`` of a whole tensor: LANES lanes of VECTOR neighbours, and which lanes these are.
+
+    The last lane may be incomplete.
+    """
+    step += 0 * lanes  # as many bits as the number of lanes has
+    start = step.to(tl.int64) * (LANES * VECTOR)
+    offsets = tl.arange(0, LANES)[:, None] * VECTOR + tl.arange(0, VECTOR)[None, :]
+    return start, offsets, offsets < _rest(start, total), step * LANES + tl.arange(0, LANES)
 
 
 @triton.jit
@@ -35,7 +47,10 @@ def run_lanes(
     step, c, outer, channels, inner, segments,
     REPEAT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """The same for REPEAT * ROWS runs, as (REPEAT, lanes, VECTOR): the middle one is threads."""
+    """Step ``step`` of channel ``c``: BLOCK elements of REPEAT * ROWS of its runs.
+
+    As (REPEAT, lanes, VECTOR): the middle one is threads.
+    """
     lanes: tl.constexpr = BLOCK // VECTOR  # that share a run
     first = (step // segments).to(tl.int64) * (REPEAT * ROWS)
     column = (step % segments).to(tl.int64) * BLOCK
@@ -45,6 +60,33 @@ def run_lanes(
     rows, columns = tl.minimum(outer - first, REPEAT * ROWS), tl.minimum(inner - column, BLOCK)
     mask = (o < rows.to(tl.int32)) & (k < columns.to(tl.int32))
     return (first * channels + c) * inner + column, o * (channels * inner) + k, mask
+
+
+@triton.jit
+def row_tile(step, i, lane, there, outer, lanes, ROWS: tl.constexpr, VECTOR: tl.constexpr):
+    """Row ``i`` of step ``step``: the vectors ``lane``, as far as they are ``there``."""
+    row = step.to(tl.int64) * ROWS + i
+    offsets = lane[:, None] * VECTOR + tl.arange(0, VECTOR)[None, :]
+    mask = (there & (row < outer))[:, None]
+    return row * lanes * VECTOR, tl.multiple_of(offsets, (1, VECTOR)), mask
+
+
+@triton.jit
+def read_rows(
+    ptr, step, lane, there, outer, lanes,
+    ROWS: tl.constexpr, VECTOR: tl.constexpr, EVEN: tl.constexpr,
+):  # fmt: skip
+    """All rows of a step, under way before the first is used."""
+    tiles = ()
+    # True always. The compiler does not know, and moves no load down to where it is used, as it
+    # does in 16 bits.
+    is_step = (step + tl.zeros(lane.shape, tl.int32) >= 0)[:, None]
+    KNOWN: tl.constexpr = EVEN and ptr.dtype.element_ty.primitive_bitwidth > 16
+    for i in tl.static_range(ROWS):
+        start, offsets, mask = row_tile(step, i, lane, there, outer, lanes, ROWS, VECTOR)
+        mask = is_step if EVEN else mask & is_step
+        tiles += (read(ptr + start + offsets, mask, KNOWN),)
+    return tiles
 
 
 @triton.jit
