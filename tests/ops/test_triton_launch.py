@@ -1,7 +1,5 @@
 """That launches give kernels what these ask for."""
 
-import math
-
 import pytest
 import torch
 
@@ -148,22 +146,3 @@ def test_kernels_are_chained_where_there_are_two(view: layout.View) -> None:
     first, second = launches(need_params=False, chained=True)
     assert second is None
     assert not first.meta["CHAINED"]
-
-
-@pytest.mark.parametrize(
-    "view",
-    [
-        layout.View(2**18, 128, 1),
-        layout.View(512, 100_001, 1),
-        layout.View(4096, 50_257, 1),
-        layout.View(256, 11_012, 1),
-        layout.View(256, 80, 49),
-    ],
-)
-def test_partial_sums_are_a_small_part_of_a_tensor(view: layout.View) -> None:
-    """Also of odd numbers of channels, for which many rows are taken as one."""
-    narrow, wide = (
-        triton._backward_launch(view, dtype, True, True, 0).sums[1]
-        for dtype in (torch.float32, torch.bfloat16)
-    )
-    assert wide <= max(narrow, math.prod(view) // 16)

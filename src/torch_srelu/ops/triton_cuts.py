@@ -124,7 +124,8 @@ def cut_backward(view: View, dtype: torch.dtype, tensors: int, norm: bool) -> Cu
         shape = backward_columns(view, dtype, tensors, norm)
         how = cut_columns(view, shape)
         if how.sums > MOST_SUMS * math.prod(view):  # many rows are one, as for odd channels
-            how = cut_columns(view, shape._replace(width=NARROW))
+            narrow = cut_columns(view, shape._replace(width=NARROW))
+            how = min(how, narrow, key=lambda cut: cut.sums)
         if not runs or how.sums <= MOST_SUMS * math.prod(view):
             return how
     return cut_runs(view, backward_runs(view, dtype), backward=True)
@@ -225,7 +226,8 @@ def _splits(steps: int, groups: int, shape: Shape) -> int:
 def grid(how: Cut) -> tuple[int, int, int]:
     """The grid of programs, as `triton_tiles.program` reads it.
 
-    Where a group has very many, there may be a few more than `Cut.splits`, with nothing to do.
+    Where a group has very many, there may be a few more than `Cut.splits`, with nothing to do: in
+    the forward pass only. In the backward pass, where all of them write sums, they are few.
     """
     layers = ceil(how.splits, MOST_IN_LAYER)
     return how.groups, ceil(how.splits, layers), layers
