@@ -1,6 +1,7 @@
 """The short way of calls that were seen before: who takes it, and who must not."""
 
 import itertools
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import torch_srelu
 from checks import DEVICE, device_of, using
-from torch_srelu.ops import alike, eager, triton
+from torch_srelu.ops import alike, calls, eager
 from torch_srelu.ops.triton_launch import Launch
 
 
@@ -17,11 +18,31 @@ def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eager, "_calls", {})
 
 
-def tensors(shape=(4, 3), dtype=torch.float32) -> list[torch.Tensor]:
+@pytest.fixture(params=["triton", "cpu"])
+def device(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Where tensors are to be; what is computed there is computed by one execution."""
+    with using(request.param):
+        yield device_of(request.param)
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Of every backward pass that could have taken the short way, whether it did."""
+    taken, takes = [], calls.Call.takes
+
+    def noted(self: calls.Call, *given: torch.Tensor) -> bool:
+        taken.append(takes(self, *given))
+        return taken[-1]
+
+    monkeypatch.setattr(calls.Call, "takes", noted)
+    return taken
+
+
+def tensors(shape=(4, 3), device: str = DEVICE) -> list[torch.Tensor]:
     torch.manual_seed(0)
-    x = torch.randn(shape, device=DEVICE).to(dtype)
     values = (0.5, 0.7, -0.5, 0.1)
-    return [x, *(torch.full((shape[1],), v, device=DEVICE) for v in values)]
+    of_channels = (torch.full((shape[1],), v, device=device) for v in values)
+    return [torch.randn(shape, device=device), *of_channels]
 
 
 def gradients(
@@ -42,28 +63,31 @@ def kinds() -> int:
     return sum(map(len, eager._calls.values()))
 
 
-def test_calls_of_one_kind_are_one_entry_and_give_the_same_bits() -> None:
-    with using("triton"):
-        first = gradients(tensors())
-        assert kinds() == 1
-        again = gradients(tensors())
-        assert kinds() == 1
-        with torch.no_grad():
-            plain = torch_srelu.srelu(*tensors())
-    assert all(map(torch.equal, first, again))
-    assert torch.equal(plain, first[0])
+@pytest.mark.parametrize("shape", [(4, 3), (2, 5, 256), (40, 7)])
+def test_calls_of_one_kind_are_one_entry_and_give_the_same_bits(
+    shape, device: str, short: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = gradients(tensors(shape, device))
+    assert kinds() == 1
+    again = gradients(tensors(shape, device))
+    assert kinds() == 1
+    assert short == [True] * 2
+    with torch.no_grad():
+        unrecorded = torch_srelu.srelu(*tensors(shape, device))
+    monkeypatch.setattr(alike, "TensorGuards", None)
+    eager._calls.clear()
+    long = gradients(tensors(shape, device))
+    assert len(short) == 2
+    for got in (first, again):
+        assert all(map(torch.equal, got, long))
+    assert torch.equal(unrecorded, long[0])
 
 
 @pytest.mark.parametrize("shape", [(4, 3), (2, 5, 256), (40, 7)])
-def test_a_bias_has_a_short_way_with_the_same_bits(shape, monkeypatch: pytest.MonkeyPatch) -> None:
-    inputs, short, takes = tensors(shape), [], triton.Call.takes
-    bias = torch.linspace(-1, 1, shape[1], device=DEVICE)
-
-    def noted(self: triton.Call, *given: torch.Tensor) -> bool:
-        short.append(takes(self, *given))
-        return short[-1]
-
-    monkeypatch.setattr(triton.Call, "takes", noted)
+def test_a_bias_has_a_short_way_with_the_same_bits(
+    shape, short: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs, bias = tensors(shape), torch.linspace(-1, 1, shape[1], device=DEVICE)
     with using("triton"):
         plain = gradients(inputs)
         first, again = gradients(inputs, bias=bias), gradients(inputs, bias=bias)
@@ -84,18 +108,17 @@ def test_a_bias_has_a_short_way_with_the_same_bits(shape, monkeypatch: pytest.Mo
     assert half[-1].dtype == torch.bfloat16
 
 
-def test_other_shapes_strides_dtypes_and_dims_are_other_kinds() -> None:
-    square = tensors((3, 3))
-    with using("triton"):
-        for inputs in (
-            square,
-            [square[0].t(), *square[1:]],
-            [square[0].double(), *square[1:]],
-            [square[0], square[1].double(), *square[2:]],
-            tensors((2, 3, 5)),
-        ):
-            torch_srelu.srelu(*inputs)
-        torch_srelu.srelu(*square, dim=0)
+def test_other_shapes_strides_dtypes_and_dims_are_other_kinds(device: str) -> None:
+    square = tensors((3, 3), device)
+    for inputs in (
+        square,
+        [square[0].t(), *square[1:]],
+        [square[0].double(), *square[1:]],
+        [square[0], square[1].double(), *square[2:]],
+        tensors((2, 3, 5), device),
+    ):
+        torch_srelu.srelu(*inputs)
+    torch_srelu.srelu(*square, dim=0)
     assert kinds() == 6
 
 
@@ -109,29 +132,27 @@ def test_what_was_forced_before_is_not_what_is_forced_now() -> None:
         torch.testing.assert_close(a, b)
 
 
-def test_arguments_that_do_not_fit_are_refused_as_ever() -> None:
-    x, t_r, a_r, t_l, a_l = tensors()
-    with using("triton"):
-        torch_srelu.srelu(x, t_r, a_r, t_l, a_l)
-        for wrong, error in (
-            ((x, t_r, a_r[:2], t_l, a_l), ValueError),
-            ((x[:, :2], t_r, a_r, t_l, a_l), ValueError),
-            ((x.int(), t_r, a_r, t_l, a_l), TypeError),
-            ((x, t_r, 0.7, t_l, a_l), TypeError),
-            ((x, t_r, a_r, t_l, a_l, 1.0), TypeError),
-            ((x, t_r, a_r, t_l, a_l, [1]), TypeError),
-        ):
-            with pytest.raises(error):
-                torch_srelu.srelu(*wrong)  # type: ignore[arg-type]
+def test_arguments_that_do_not_fit_are_refused_as_ever(device: str) -> None:
+    x, t_r, a_r, t_l, a_l = tensors(device=device)
+    torch_srelu.srelu(x, t_r, a_r, t_l, a_l)
+    for wrong, error in (
+        ((x, t_r, a_r[:2], t_l, a_l), ValueError),
+        ((x[:, :2], t_r, a_r, t_l, a_l), ValueError),
+        ((x.int(), t_r, a_r, t_l, a_l), TypeError),
+        ((x, t_r, 0.7, t_l, a_l), TypeError),
+        ((x, t_r, a_r, t_l, a_l, 1.0), TypeError),
+        ((x, t_r, a_r, t_l, a_l, [1]), TypeError),
+    ):
+        with pytest.raises(error):
+            torch_srelu.srelu(*wrong)  # type: ignore[arg-type]
 
 
-def test_gradients_in_another_layout_or_sign() -> None:
-    inputs = tensors((3, 3))
-    seed = torch.randn(3, 3, device=DEVICE)
-    with using("triton"):
-        expected = gradients(inputs, seed)
-        other_layout = gradients(inputs, seed.t().contiguous().t())
-        other_sign = gradients(inputs, torch._neg_view(-seed))
+def test_gradients_in_another_layout_or_sign(device: str) -> None:
+    inputs = tensors((3, 3), device)
+    seed = torch.randn(3, 3, device=device)
+    expected = gradients(inputs, seed)
+    other_layout = gradients(inputs, seed.t().contiguous().t())
+    other_sign = gradients(inputs, torch._neg_view(-seed))
     assert all(map(torch.equal, other_layout, expected))
     assert all(map(torch.equal, other_sign, expected))
 
@@ -151,20 +172,19 @@ def test_tensors_replaced_by_others_of_another_size(execution: str, place: int) 
 
 @pytest.mark.parametrize("place", range(5))
 @pytest.mark.parametrize("how", ["gaps", "sign"])
-def test_tensors_replaced_by_others_of_their_size(how: str, place: int) -> None:
+def test_tensors_replaced_by_others_of_their_size(how: str, place: int, device: str) -> None:
     def replaced(value: torch.Tensor) -> torch.Tensor:
         if how == "sign":
             return torch._neg_view(-value)
-        wide = torch.full((*value.shape, 2), 9.0, device=DEVICE)
+        wide = torch.full((*value.shape, 2), 9.0, device=device)
         wide[..., 0] = value
         return wide[..., 0]
 
-    with using("triton"):
-        expected = gradients(tensors())[1:]
-        leaves = [t.requires_grad_() for t in tensors()]
-        y = torch_srelu.srelu(*leaves)
-        leaves[place].data = replaced(leaves[place].detach())
-        got = torch.autograd.grad(y, leaves, torch.ones_like(y))
+    expected = gradients(tensors(device=device))[1:]
+    leaves = [t.requires_grad_() for t in tensors(device=device)]
+    y = torch_srelu.srelu(*leaves)
+    leaves[place].data = replaced(leaves[place].detach())
+    got = torch.autograd.grad(y, leaves, torch.ones_like(y))
     for a, b in zip(got, expected, strict=True):
         assert torch.equal(a, b)
 
@@ -198,49 +218,47 @@ def test_lazily_negated_parameters_are_not_read_as_they_lie(execution: str) -> N
     assert torch.equal(got, expected)
 
 
-def test_parts_of_the_gradients_and_frozen_units_take_the_long_way() -> None:
-    x, *params = tensors()
-    with using("triton"):
-        full = gradients([x, *params])
-        t_r = params[0].clone().requires_grad_()
-        (got,) = torch.autograd.grad(torch_srelu.srelu(x, t_r, *params[1:]).sum(), t_r)
-        leaves = [t.clone().requires_grad_() for t in (x, *params)]
-        frozen = torch.autograd.grad(torch_srelu.srelu(*leaves, frozen=True).sum(), leaves)
+def test_parts_of_the_gradients_and_frozen_units_take_the_long_way(device: str) -> None:
+    x, *params = tensors(device=device)
+    full = gradients([x, *params])
+    t_r = params[0].clone().requires_grad_()
+    (got,) = torch.autograd.grad(torch_srelu.srelu(x, t_r, *params[1:]).sum(), t_r)
+    leaves = [t.clone().requires_grad_() for t in (x, *params)]
+    frozen = torch.autograd.grad(torch_srelu.srelu(*leaves, frozen=True).sum(), leaves)
     assert torch.equal(got, full[2])
     assert torch.equal(frozen[0], full[1])
     assert all(not g.any() for g in frozen[1:])
 
 
-def test_memory_of_calls_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_calls_is_limited(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(eager, "MOST", 2)
     monkeypatch.setattr(eager, "ALIKE", 2)
-    x, *params = tensors((3, 3))
-    with using("triton"):
-        for rows in range(1, 6):
-            torch_srelu.srelu(*tensors((rows, 3)))
-        for needs in itertools.product((False, True), repeat=4):  # each is a kind
-            torch_srelu.srelu(
-                x, *(p.clone().requires_grad_(n) for p, n in zip(params, needs, strict=True))
-            )
+    x, *params = tensors((3, 3), device)
+    for rows in range(1, 6):
+        torch_srelu.srelu(*tensors((rows, 3), device))
+    for needs in itertools.product((False, True), repeat=4):  # each is a kind
+        torch_srelu.srelu(
+            x, *(p.clone().requires_grad_(n) for p, n in zip(params, needs, strict=True))
+        )
     assert len(eager._calls) <= 2
     assert max(map(len, eager._calls.values())) <= 2
 
 
-def test_one_tensor_for_two_parameters_takes_the_long_way() -> None:
-    x, t_r, a_r, t_l, _ = tensors()
-    with using("triton"):
-        expected = torch_srelu.srelu(x, t_r, a_r, t_l, a_r.clone())
-        for _ in range(3):
-            assert torch.equal(torch_srelu.srelu(x, t_r, a_r, t_l, a_r), expected)
-        assert kinds() == 1
+def test_one_tensor_for_two_parameters_takes_the_long_way(device: str) -> None:
+    x, t_r, a_r, t_l, _ = tensors(device=device)
+    expected = torch_srelu.srelu(x, t_r, a_r, t_l, a_r.clone())
+    for _ in range(3):
+        assert torch.equal(torch_srelu.srelu(x, t_r, a_r, t_l, a_r), expected)
+    assert kinds() == 1
 
 
-def test_nothing_is_remembered_where_torch_has_no_such_guards(monkeypatch) -> None:
-    with using("triton"):
-        expected = gradients(tensors())
-        monkeypatch.setattr(alike, "TensorGuards", None)
-        monkeypatch.setattr(eager, "_calls", {})
-        got = gradients(tensors())
+def test_nothing_is_remembered_where_torch_has_no_such_guards(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = gradients(tensors(device=device))
+    monkeypatch.setattr(alike, "TensorGuards", None)
+    monkeypatch.setattr(eager, "_calls", {})
+    got = gradients(tensors(device=device))
     assert kinds() == 0
     assert all(map(torch.equal, got, expected))
 

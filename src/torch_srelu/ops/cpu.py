@@ -10,13 +10,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from . import calls
 from .layout import View
 from .reference import compute_dtype
 
 ISAS = ("portable", "avx2", "avx512")
 ADDS_BIAS = False  # its kernels take x alone
 JOINS = False  # nor does it take anything else along
-REMEMBERS = False  # it has no `Call`
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}  # places in the C tables
 
 ABI = 2  # of the functions below; the same number stands in srelu.c
@@ -108,6 +108,40 @@ def backward(
         *view,
     )
     return grad_x, grads
+
+
+class Call(calls.Call):
+    """What is remembered of calls of one kind.
+
+    Args:
+        x: One of the dense tensors.
+        params: Its parameters, contiguous.
+        view: Of ``x``.
+    """
+
+    taught = 2  # both passes: native/eager.cpp knows GPUs only
+
+    def __init__(self, x: Tensor, params: Sequence[Tensor], view: View) -> None:
+        super().__init__(x, params)
+        self._view = view
+
+    def forward(
+        self,
+        x: Tensor,
+        t_r: Tensor,
+        a_r: Tensor,
+        t_l: Tensor,
+        a_l: Tensor,
+        _bias: Tensor | None = None,  # none of these calls has one: ADDS_BIAS
+    ) -> Tensor:
+        return forward(x, (t_r, a_r, t_l, a_l), self._view)
+
+    def backward(self, grad: Tensor, x: Tensor, *params: Tensor) -> tuple[Tensor, ...]:
+        """The gradients of ``x`` and of its four parameters."""
+        grad_x, rows = backward(grad, x, params, self._view, True, True)
+        assert grad_x is not None
+        assert rows is not None
+        return grad_x, *rows.unbind()
 
 
 def _call(function: str, x: Tensor, *arguments) -> None:

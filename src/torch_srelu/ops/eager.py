@@ -1,9 +1,9 @@
 """SReLU of ordinary tensors, called eagerly: autograd's cheapest door, and a short way behind it.
 
-An autograd.Function costs the host a quarter of what a custom operator does. And a GPU is done with
-a small tensor sooner than Python is with looking at it: so what follows from shapes, strides,
+An autograd.Function costs the host a quarter of what a custom operator does. And kernels are done
+with a small tensor sooner than Python is with looking at it: so what follows from shapes, strides,
 dtypes and devices alone is found out once, and remembered. Where ``native/eager.cpp`` was compiled,
-it is taught what is remembered, and such calls need no Python at all.
+it is taught what is remembered of calls on a GPU, and these need no Python at all.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from . import backends, compute, cpp, layout, registration
 from .alike import Guard, guard, ordinary, plain
 
 if TYPE_CHECKING:
-    from .triton import Call
+    from . import cpu, triton
+
+    Call = cpu.Call | triton.Call
 
 MOST = 4096  # calls that are remembered, by what is cheap to look at
 ALIKE = 16  # of which so many may differ in the rest
@@ -66,7 +68,9 @@ def remember(
     params = (t_r, a_r, t_l, a_l)
     given = (x, *params) if bias is None else (x, *params, bias)
     kernels = backends.kernels(x) if x.is_cuda or x.is_cpu else None
-    if kernels is None or not kernels.REMEMBERS or not x.numel() or not plain(*given):
+    if kernels is None or not x.numel() or not plain(*given):
+        return None
+    if bias is not None and not kernels.ADDS_BIAS:
         return None
     view = layout.view(x, t_r.shape[0], dim) if all(t.is_contiguous() for t in given[1:]) else None
     seen = guard(*given)
@@ -76,7 +80,7 @@ def remember(
         _calls.clear()
     key = (backends.forced, x.get_device(), x.shape, type(dim), dim, bias is None)
     calls = _calls.setdefault(key, [])
-    call = kernels.Call(x, params, view, bias)
+    call = kernels.Call(x, params, view, *given[5:])
     calls.append((seen, call))
     del calls[:-ALIKE]
     return call

@@ -15,9 +15,9 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
+from . import calls
 from . import triton_backward_kernels as backward_kernels
 from . import triton_kernels as kernels
-from .alike import Guard, guard, plain
 from .layout import View
 from .reference import compute_dtype
 from .triton_cuts import (
@@ -32,7 +32,6 @@ from .triton_launch import CHAINED, Launch, chains, elsewhere
 
 ADDS_BIAS = True  # its kernels compute SReLU of x + bias
 JOINS = True  # its kernels take a gradient in two parts, and `joined.Norm`
-REMEMBERS = True  # it can remember calls (`Call`)
 
 NO_OUT = (None,) * len(backward_kernels.OUT)
 NO_NORM = (None,) * len(backward_kernels.NORM)
@@ -219,8 +218,8 @@ def backward_joined(
     return grad_x, rows, moments
 
 
-class Call:
-    """SReLU of tensors of one kind: what shapes, strides and dtypes decide.
+class Call(calls.Call):
+    """What is remembered of calls of one kind.
 
     Args:
         x: One of the dense tensors.
@@ -232,15 +231,12 @@ class Call:
     def __init__(
         self, x: Tensor, params: Sequence[Tensor], view: View, bias: Tensor | None = None
     ) -> None:
+        super().__init__(x, params)
         self._view, self._key = view, _key(x, params, bias)
         self._device = x.get_device()  # -1: the CPU's, for the interpreter
-        self._like_x = (x.shape, x.stride(), x.dtype, x.device)
-        self._like_param = (params[0].shape, (1,), compute_dtype(x), x.device)
         self._forward = _forward_launch(view, x.dtype)
         needs, chained = (True, True, int(bias is not None)), chains(self._device)
         self._backward = _backward_launch(view, x.dtype, *needs, chained=chained)
-        self._taken: Guard | None = None
-        self.taught = 0  # passes of calls of this kind that native/eager.cpp was told of
 
     def forward(
         self,
@@ -276,25 +272,9 @@ class Call:
             return (made[0], None, None, (0, 0))
         return None if made[1] is None or (second and made[2] is None) else (*made, sums)
 
-    def takes(self, *tensors: Tensor) -> bool:
-        """Whether `backward` can have these: a gradient, the input, its parameters and bias.
-
-        All are looked at again: they can change behind autograd's back (``p.data = ...``).
-        """
-        if self._taken is not None and self._taken.check(*tensors):
-            return True
-        if not (plain(*tensors) and self._fit(*tensors)):
-            return False
-        self._taken = guard(*tensors)
-        return True
-
-    def _fit(self, grad: Tensor, x: Tensor, *channels: Tensor) -> bool:
-        """Whether all lie in memory as they should, and the results need no conversion."""
-        return (
-            _key(x, channels[:4], channels[4] if channels[4:] else None) == self._key
-            and all(_looks(t) == self._like_x for t in (grad, x))
-            and all(_looks(t) == self._like_param for t in channels)
-        )
+    def fits(self, grad: Tensor, x: Tensor, *channels: Tensor) -> bool:
+        key = _key(x, channels[:4], channels[4] if channels[4:] else None)
+        return key == self._key and super().fits(grad, x, *channels)
 
     def backward(
         self,
@@ -318,10 +298,6 @@ class Call:
             grad_x = self._backward(self._key, grad, x, params, bias, True, out)
         assert grad_x is not None
         return (grad_x, *grads) if grad_bias is None else (grad_x, *grads, grad_bias)
-
-
-def _looks(t: Tensor) -> tuple:
-    return t.shape, t.stride(), t.dtype, t.device
 
 
 def _compute(dtype: torch.dtype) -> tl.dtype:
