@@ -55,6 +55,16 @@ def test_loaders_of_tensors_tuples_and_dicts():
         assert torch.equal(units(model)["0"].t_r.detach(), expected)
 
 
+@pytest.mark.parametrize("batch", [{"image": torch.ones(2, 3)}, 5])
+def test_a_batch_that_the_network_does_not_take_says_how_it_was_given(batch):
+    model = nn.Sequential(SReLU(3))
+    with pytest.raises((AttributeError, TypeError)) as caught:
+        AdaptiveInit(model, sgd(model)).adapt([batch])
+    (note,) = caught.value.__notes__
+    assert f"a {type(batch).__name__}" in note
+    assert "pass forward=" in note
+
+
 def test_dim_last_and_channel_shared_units():
     model = nn.Sequential(SReLU(6, dim=-1), SReLU(1))
     x = torch.rand(4, 5, 6, generator=torch.Generator().manual_seed(0))

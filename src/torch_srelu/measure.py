@@ -138,9 +138,17 @@ class Measurement:
 
 def call(model: nn.Module, batch: Any) -> Any:
     """Gives a batch to the model: a dict as keyword arguments, else the first of a sequence."""
-    if isinstance(batch, Mapping):
-        return model(**batch)
-    return model(batch[0] if isinstance(batch, (tuple, list)) else batch)
+    try:
+        if isinstance(batch, Mapping):
+            return model(**batch)
+        return model(batch[0] if isinstance(batch, (tuple, list)) else batch)
+    except (AttributeError, TypeError) as error:
+        error.add_note(
+            f"adapt gave the network a batch, a {type(batch).__name__}: the values of a dict as "
+            "keyword arguments, else the first of a sequence, or the batch itself. Where that is "
+            "wrong, pass forward=, as in forward=lambda network, batch: network(batch['x'])"
+        )
+        raise
 
 
 def _to(batch: Any, device: torch.device) -> Any:
