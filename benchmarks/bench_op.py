@@ -163,8 +163,12 @@ SHOWN = ("prelu", "gelu", "srelu reference", "srelu compiled", "srelu fused")
 
 
 def tables(folder: Path) -> list[str]:
-    """What was recorded of large tensors and of ResNet-50's, as multiples of relu's time."""
-    return [*_of_large_tensors(folder), *_of_resnet(folder)]
+    """What was recorded of large tensors, ResNet-50's and a CPU's, as multiples of relu's time."""
+    return [
+        *_of_large_tensors(folder),
+        *_of_few(sorted(folder.glob("resnet-*.csv")), "ResNet-50"),
+        *_of_few(sorted(folder.glob("sizes-cpu.csv")), "CPU"),
+    ]
 
 
 def _of_large_tensors(folder: Path) -> list[str]:
@@ -187,14 +191,15 @@ def _of_large_tensors(folder: Path) -> list[str]:
     return ["\n".join(lines), f"Medians within one run: {'; '.join(notes)}."] if notes else []
 
 
-def _of_resnet(folder: Path) -> list[str]:
+def _of_few(paths: list[Path], title: str) -> list[str]:
+    """Tables of all tensors that were timed, with the few that they were timed beside."""
     found = []
-    for path in sorted(folder.glob("resnet-*.csv")):
+    for path in paths:
         rows, device = _timed(path)
         asked = [(which, name) for which in PASSES for name in FEW[1:]]
         heads = [f"{name.split()[0]}, {which.replace('+', ' + ')}" for which, name in asked]
         lines = [
-            f"| ResNet-50, time / relu's | {' | '.join(heads)} |",
+            f"| {title}, time / relu's | {' | '.join(heads)} |",
             "|---|" + "---|" * len(heads),
         ]
         times = {which: _by_tensor(rows, which) for which in PASSES}

@@ -1,6 +1,6 @@
 """Draws the bandwidth that activations reach on tensors of every size.
 
-    python benchmarks/draw_bandwidth.py         # the committed measurements, as docs/bandwidth.svg
+    python benchmarks/draw_bandwidth.py         # those committed of a GPU, as docs/bandwidth.svg
     python benchmarks/bench_op.py --sizes       # measures: runs/bench/sizes-<device>.csv
     python benchmarks/draw_bandwidth.py runs/bench/sizes-cuda.csv  # as runs/bench/bandwidth.svg
 
@@ -38,9 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("records", type=Path, nargs="?", help="measurements; else the committed")
     parser.add_argument("--out", type=Path, help="picture; else in docs, or beside the records")
     given = parser.parse_args(arguments)
-    records = given.records or max(COMMITTED.glob("sizes-*.csv"), default=None)
-    if records is None:
-        parser.error(f"nothing was measured yet: {COMMITTED} has no sizes-*.csv; see --help")
+    records = given.records or COMMITTED / "sizes-cuda.csv"
+    if not records.exists():
+        parser.error(f"nothing was measured there yet: no {records}; see --help")
     out = given.out or (records.parent if given.records else DOCS) / PICTURE
     with records.open(newline="") as file:
         figure = draw(list(csv.DictReader(file)))

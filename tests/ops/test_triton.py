@@ -7,7 +7,7 @@ import torch
 
 from checks import DEVICE, Problem, assert_three_way
 from torch_srelu.ops import layout, triton, triton_cuts
-from torch_srelu.ops.triton_cuts import cut_backward, is_runs
+from torch_srelu.ops.triton_cuts import cut_backward, cut_forward, is_runs
 
 
 @pytest.mark.parametrize(
@@ -32,12 +32,52 @@ def test_both_kernels(shape, runs: bool) -> None:
     assert_three_way(Problem(x, params, torch.randn(shape), 1), "triton")
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (
+            2,
+            3,
+            1025,
+        ),  # every tile but the first has two channels, the last and the first among them
+        (1, 2, 1023 + 1024),  # as long as a tile in 16 bits, less one
+        (5, 1027),
+        (1, 2, 33, 64 + 3),
+    ],
+)
+def test_spans(shape, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    channels = shape[1] if len(shape) > 2 else shape[0]
+    dim = 1 if len(shape) > 2 else 0
+    view = layout.view(torch.empty(shape), channels, dim)
+    assert view is not None
+    assert cut_forward(view, dtype).way == "spans"
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    params = [torch.randn(channels, dtype=wide) for _ in range(4)]
+    x, grad = torch.randn(2, *shape, dtype=wide).to(dtype)
+    assert_three_way(Problem(x, params, grad, dim), "triton")
+
+
+def test_spans_with_a_bias() -> None:
+    torch.manual_seed(0)
+    x = torch.randint(-64, 64, (2, 3, 1025), device=DEVICE) / 16  # no sum rounds
+    params = [torch.randn(3, device=DEVICE) for _ in range(4)]
+    bias = torch.randint(-64, 64, (3,), device=DEVICE) / 16
+    view = layout.view(x, 3, 1)
+    assert view is not None
+    got = triton.forward(x, params, view, bias)
+    assert torch.equal(got, triton.forward(x + bias[:, None], params, view))
+
+
 @pytest.fixture
 def small_rows(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What is done with large tensors is done with small ones too."""
     triton._backward_launch.cache_clear()
     monkeypatch.setattr(triton_cuts, "SMALL", 0)
     monkeypatch.setattr(triton_cuts, "MOST_SUMS", 1)
+    monkeypatch.setattr(triton_cuts, "MOST_SUMS_OF_RUNS", 1)
+    monkeypatch.setattr(triton_cuts, "FULL_LANES", 0)
     yield
     triton._backward_launch.cache_clear()
 
@@ -50,6 +90,7 @@ def small_rows(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (64, 5, 14, 14),  # in 16 bits vectors of four
         (33, 9, 28, 28),  # an odd number of rows; fewer lanes than threads in the last block
         (40, 3, 6, 6),
+        (3, 128, 6, 6),  # no thread without work, but the last step has no second row
         (1, 2, 20, 6),  # one row
     ],
 )
@@ -65,8 +106,16 @@ def test_rows(shape, dtype: torch.dtype) -> None:
     assert_three_way(Problem(x, params, grad, 1), "triton")
 
 
-@pytest.mark.parametrize("shape", [(1000, 64), (50, 5, 14, 14)])  # columns, and rows
-def test_grids_of_many_layers(shape, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("shape", "complete"),  # whether all steps are
+    [
+        ((1000, 64), False),  # columns
+        ((4096, 64), True),
+        ((50, 5, 14, 14), False),  # rows
+        ((40, 128, 6, 6), True),
+    ],
+)
+def test_grids_of_many_layers(shape, complete: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a group has more programs than a grid can be high; some have nothing to do."""
     monkeypatch.setattr(triton_cuts, "MOST_IN_LAYER", 3)
     triton._forward_launch.cache_clear()
@@ -75,12 +124,16 @@ def test_grids_of_many_layers(shape, monkeypatch: pytest.MonkeyPatch) -> None:
     params = [torch.randn(shape[1], device=DEVICE) for _ in range(4)]
     view = layout.view(x, shape[1], 1)
     assert view is not None
-    groups, high, layers = triton._forward_launch(view, x.dtype).grid
+    launch = triton._forward_launch(view, x.dtype)
+    groups, high, layers = launch.grid
+    assert not launch.meta["EVEN"]
     many = triton.forward(x, params, view)
     triton._forward_launch.cache_clear()
     monkeypatch.undo()
     assert layers > 1
-    one = triton._forward_launch(view, x.dtype).grid
+    launch = triton._forward_launch(view, x.dtype)
+    one = launch.grid
+    assert launch.meta["EVEN"] is complete
     assert one == (groups, one[1], 1)
     assert one[1] < high * layers
     assert torch.equal(many, triton.forward(x, params, view))

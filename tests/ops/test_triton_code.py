@@ -138,6 +138,7 @@ RUNS = [
     for view in ((16, 128, 256), (256, 256, 3136), (256, 512, 784))
     for dtype in ("float32", "bfloat16")
 ]
+SPANS = [((64, 64, 111 * 111), dtype, "forward") for dtype in ("float32", "bfloat16")]
 ROWS = ((256, 1024, 196), "bfloat16", "forward")
 SECOND = [
     ((262144, 128, 1), "bfloat16", "second"),  # thousands of partial sums of a channel
@@ -148,6 +149,7 @@ AMD = [
     for view, which in (
         ((262144, 128, 1), "forward"),
         ((128, 192, 256), "forward"),
+        ((64, 64, 111 * 111), "forward"),
         ((262144, 128, 1), "second"),
     )
 ]
@@ -156,7 +158,7 @@ AMD = [
 @pytest.fixture(scope="module")
 def made() -> dict[tuple, str]:
     """All code in one process: to start it takes longer than to compile for one case."""
-    cases = [*CASES, *FORWARD, *RUNS, ROWS, *SECOND, *AMD]
+    cases = [*CASES, *FORWARD, *RUNS, *SPANS, ROWS, *SECOND, *AMD]
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     made = subprocess.run(
         [sys.executable, "-W", "error", "-c", COMPILE],
@@ -216,6 +218,15 @@ def test_forward_programs_of_runs_wait_once(made: dict[tuple, str], case: tuple)
     """For parameters and for all that they work on, which they read and write 16 bytes at once."""
     sass = made[case]
     assert waits(sass) == 1
+    assert len(re.findall(r"LDG\S*\.128", sass)) == len(re.findall(r"STG\S*\.128", sass)) == 2
+    assert "BAR.SYNC" not in sass
+
+
+@pytest.mark.parametrize("case", SPANS)
+def test_forward_programs_of_spans_read_vectors(made: dict[tuple, str], case: tuple) -> None:
+    """Wherever channels begin. They wait once, and once more where there are two channels."""
+    sass = made[case]
+    assert waits(sass) <= 2
     assert len(re.findall(r"LDG\S*\.128", sass)) == len(re.findall(r"STG\S*\.128", sass)) == 2
     assert "BAR.SYNC" not in sass
 

@@ -4,13 +4,24 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 pytest.importorskip("triton")
 
 from torch_srelu.ops.layout import View
-from torch_srelu.ops.triton_cuts import MOST_IN_LAYER, MOST_SUMS, cut_backward, cut_forward, grid
+from torch_srelu.ops.triton import takes_norm
+from torch_srelu.ops.triton_cuts import (
+    MOST_IN_LAYER,
+    MOST_PARTS,
+    MOST_SUMS,
+    MOST_SUMS_OF_RUNS,
+    Cut,
+    cut_backward,
+    cut_forward,
+    grid,
+    is_runs,
+)
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16)
 SIZES = st.integers(1, 2**30)
@@ -36,6 +47,59 @@ def test_grids_fit_the_device(view, dtype) -> None:
     groups, high, layers = grid(cut_forward(view, dtype))
     assert groups < 2**31
     assert max(high, layers) <= MOST_IN_LAYER
+
+
+@given(views, st.sampled_from(DTYPES))
+@example(View(1, 2**21 + 4096, 1023), torch.bfloat16)
+def test_joined_normalisations_find_columns(view, dtype) -> None:
+    if takes_norm(view):
+        assert cut_backward(view, dtype, 4, norm=True).way == "columns"
+
+
+@given(views, st.sampled_from(DTYPES))
+@example(View(16, 2**28 - 1, 1), torch.bfloat16)
+def test_steps_reach_no_further_than_32_bits_and_their_masks(view, dtype) -> None:
+    """`triton_tiles._rest` says of 2**31 - 16 elements at most that they are there."""
+    cuts = (cut_forward(view, dtype), cut_backward(view, dtype, 2, norm=False))
+    for meta, (_, columns, *_) in ((c.meta, c.sizes) for c in cuts if c.way == "columns"):
+        assert meta["REPEAT"] * meta["ROWS"] * columns <= 2**31 - 16
+
+
+@given(views, st.sampled_from(DTYPES))
+def test_runs_are_cut_to_rows_or_columns_where_these_leave_few_sums(view, dtype) -> None:
+    """Few in memory, and few for a program of the second kernel, which has eight channels."""
+    how = cut_backward(view, dtype, 2, norm=False)
+    if is_runs(view) and how.way != "runs":
+        assert how.sums <= MOST_SUMS_OF_RUNS * math.prod(view)
+        assert how.sums <= MOST_PARTS * view.channels
+
+
+@given(views, st.sampled_from(DTYPES))
+def test_spans_are_no_longer_than_runs(view, dtype) -> None:
+    how = cut_forward(view, dtype)
+    if how.way == "spans":
+        tile = how.meta["TILE"]
+        assert tile <= view.inner
+        assert 2 * tile > view.inner or tile * dtype.itemsize == 4096
+
+
+def elements_of_all_steps(how: Cut) -> int:
+    """Those outside of the tensor, which need a mask, included."""
+    meta = how.meta
+    if how.way == "spans":
+        return how.groups * meta["TILE"]
+    if how.way == "runs":  # of the forward pass
+        return how.groups * meta["LANES"] * meta["VECTOR"]
+    if how.way == "rows":
+        return how.groups * meta["LANES"] * meta["VECTOR"] * how.steps * meta["ROWS"]
+    return how.groups * meta["COLUMNS"] * how.steps * meta["REPEAT"] * meta["ROWS"]
+
+
+@given(views, st.sampled_from(DTYPES))
+def test_steps_need_no_mask_where_all_are_complete(view, dtype) -> None:
+    forward, backward = cut_forward(view, dtype), cut_backward(view, dtype, 2, norm=False)
+    for how in (forward, *([backward] if backward.way != "runs" else [])):
+        assert how.meta["EVEN"] is (elements_of_all_steps(how) == math.prod(view))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -21,6 +21,7 @@ from . import triton_kernels as kernels
 from .layout import View
 from .reference import compute_dtype
 from .triton_cuts import (
+    MOST_COLUMNS,
     ceil,
     cut_backward,
     cut_forward,
@@ -37,6 +38,7 @@ NO_OUT = (None,) * len(backward_kernels.OUT)
 NO_NORM = (None,) * len(backward_kernels.NORM)
 FORWARD = {
     "runs": kernels.forward_runs,
+    "spans": kernels.forward_spans,
     "rows": kernels.forward_rows,
     "columns": kernels.forward_columns,
 }
@@ -181,8 +183,8 @@ def backward(
 
 
 def takes_norm(view: View) -> bool:
-    """Whether `backward_joined` serves such tensors."""
-    return not is_runs(view)
+    """Whether `backward_joined` serves such tensors: the backward pass takes columns."""
+    return not is_runs(view) and view.channels * view.inner < MOST_COLUMNS
 
 
 def backward_joined(

@@ -13,10 +13,13 @@ import torch
 from .layout import View
 
 SHORT_RUN = 32  # shorter runs are columns
-LONG_RUN = 1024  # longer ones are not where columns would leave many sums
+LONG_RUN = 1024  # from here on, columns and rows would often leave many sums
 MOST_COLUMNS = 2**31 - 2**14  # that 32-bit numbers count, with what a block reaches beyond them
 NARROW = 64  # columns of a block that leave few partial sums
 MOST_SUMS = 1 / 16  # of the elements of a tensor, for which wider blocks may leave partial sums
+MOST_SUMS_OF_RUNS = 1 / 64  # and where runs, with next to none, could be taken instead
+MOST_PARTS = 2**14  # partial sums of a channel: one program of the second kernel adds them
+FULL_LANES = 0.75  # of the threads that go down rows, at least
 SMALL = 2**22  # elements: below this, the second kernel matters most
 FORWARD_ROWS, BACKWARD_ROWS = 8, 2  # read at once
 ROWS_FIT = 9  # programs of rows on a multiprocessor, by their registers
@@ -85,7 +88,7 @@ def run_vector(view: View, dtype: torch.dtype) -> int:
 class Cut(NamedTuple):
     """How the kernels divide a tensor among their programs."""
 
-    way: Literal["runs", "rows", "columns"]  # of `triton_tiles`
+    way: Literal["runs", "spans", "rows", "columns"]  # of `triton_tiles`
     groups: int  # channels, or blocks of lanes or columns: programs of one share their parameters
     steps: int  # of one group
     splits: int  # programs of one group
@@ -100,10 +103,11 @@ def cut_forward(view: View, dtype: torch.dtype) -> Cut:
     _, channels, inner = view
     total, vector = math.prod(view), run_vector(view, dtype)
     wide = vector * dtype.itemsize == 16 and (channels == 1 or inner >= SHORT_RUN)
+    if not wide and inner >= LONG_RUN:
+        return cut_spans(view, dtype)
     if not wide and channels * inner < MOST_COLUMNS:
-        if vector >= 4 and inner >= SHORT_RUN:
-            return cut_rows(view, dtype, FORWARD_ROWS)
-        return cut_columns(view, forward_columns(dtype))
+        how = cut_rows(view, dtype, FORWARD_ROWS) if vector >= 4 and inner >= SHORT_RUN else None
+        return how or cut_columns(view, forward_columns(dtype))
     lanes = ceil(total, vector)
     at_once = min(4096 // dtype.itemsize // vector, power_of_two(lanes))  # 32 bytes to a thread
     steps, even = ceil(lanes, at_once), total % (at_once * vector) == 0
@@ -114,21 +118,28 @@ def cut_forward(view: View, dtype: torch.dtype) -> Cut:
 
 def cut_backward(view: View, dtype: torch.dtype, tensors: int, norm: bool) -> Cut:
     """The cut of the backward pass, by shape, dtype, layout and what there is to read."""
-    if not norm and has_idle_lanes(view, dtype):
-        how = cut_rows(view, dtype, BACKWARD_ROWS)
-        splits = min(_few_waves(how, dtype), int(MOST_SUMS * math.prod(view) / how.sums))
+    most, idle = most_sums(view), not norm and has_idle_lanes(view, dtype)
+    how = cut_rows(view, dtype, BACKWARD_ROWS) if idle else None
+    if how:
+        splits = min(_few_waves(how, dtype), most // how.sums)
         if splits > 0:
             return how._replace(splits=splits, sums=splits * how.sums)
     runs, wide = is_runs(view), view.channels == 1 or view.inner % 16 == 0
     if not (runs and wide) and view.channels * view.inner < MOST_COLUMNS:
         shape = backward_columns(view, dtype, tensors, norm)
         how = cut_columns(view, shape)
-        if how.sums > MOST_SUMS * math.prod(view):  # many rows are one, as for odd channels
+        if how.sums > most:  # many rows are one, as for odd channels
             narrow = cut_columns(view, shape._replace(width=NARROW))
             how = min(how, narrow, key=lambda cut: cut.sums)
-        if not runs or how.sums <= MOST_SUMS * math.prod(view):
+        if not runs or how.sums <= most:
             return how
     return cut_runs(view, backward_runs(view, dtype), backward=True)
+
+
+def most_sums(view: View) -> int:
+    """How many partial sums of one kind a backward pass may leave, if it can be cut otherwise."""
+    share = MOST_SUMS_OF_RUNS if is_runs(view) else MOST_SUMS
+    return min(int(share * math.prod(view)), MOST_PARTS * view.channels)
 
 
 def has_idle_lanes(view: View, dtype: torch.dtype) -> bool:
@@ -140,13 +151,26 @@ def has_idle_lanes(view: View, dtype: torch.dtype) -> bool:
     return large and wide and not filled
 
 
-def cut_rows(view: View, dtype: torch.dtype, most: int) -> Cut:
-    """The cut of a tensor whose runs can be read in vectors, ``most`` rows at once."""
+def cut_spans(view: View, dtype: torch.dtype) -> Cut:
+    """The cut of a tensor of long runs, which begin anywhere: tiles of two channels at most."""
+    total = math.prod(view)
+    tile = min(4096 // dtype.itemsize, power_of_two(view.inner + 1) // 2)  # no longer than a run
+    meta = {"TILE": tile, "EVEN": total % tile == 0, "num_warps": 4}
+    return Cut("spans", ceil(total, tile), 1, 1, 0, 0, (total, view.inner, view.channels), meta)
+
+
+def cut_rows(view: View, dtype: torch.dtype, most: int) -> Cut | None:
+    """The cut of a tensor whose runs can be read in vectors, ``most`` rows at once.
+
+    None where these are too few for the threads of a program.
+    """
     outer, channels, inner = view
     vector, block = run_vector(view, dtype), 32 * 4
     rows, per_run = min(most, power_of_two(outer)), inner // vector
     lanes = channels * per_run
     groups, steps = ceil(lanes, block), ceil(outer, rows)
+    if lanes < FULL_LANES * groups * block:
+        return None
     even = lanes % block == 0 and outer % rows == 0
     meta = {"ROWS": rows, "LANES": block, "VECTOR": vector, "EVEN": even, "num_warps": 4}
     return Cut("rows", groups, steps, steps, lanes, per_run, (outer, lanes, per_run), meta)
@@ -195,7 +219,7 @@ def cut_columns(view: View, shape: Shape, tiles: bool = True) -> Cut:
     period, total = channels * inner, math.prod(view)
     # Rows that are no multiple of the width leave lanes idle; together, several may be one.
     together = shape.width // math.gcd(period, shape.width)
-    if together > outer or together * period >= 2**31:
+    if together > outer or together * period > MOST_COLUMNS:
         together = 1
     columns = together * period
     virtual = ceil(outer, together)  # rows
@@ -203,7 +227,7 @@ def cut_columns(view: View, shape: Shape, tiles: bool = True) -> Cut:
     vector = min(shape.vector, width)
     rows = min(max(1, 32 * shape.warps * vector // width), power_of_two(virtual))
     repeat = max(1, min(shape.tile // (rows * width), power_of_two(virtual) // rows))
-    if repeat * rows * columns >= 2**31:  # offsets inside of a step are 32-bit
+    if repeat * rows * columns > MOST_COLUMNS:  # offsets inside of a step are 32-bit
         repeat = rows = 1
     blocks, steps = ceil(columns, width), ceil(virtual, repeat * rows)
     splits = _splits(steps, blocks, shape)

@@ -1,15 +1,15 @@
 """The CUDA execution, device side: Triton kernels, the function and the forward pass.
 
-One kernel for each way in which programs go through memory: runs, rows and columns
-(`triton_tiles`). Parameters are loaded once for a vector of a run, for the vectors of several rows
-that lie below each other, or for the columns, and are asked for with the input: a program waits for
-memory once.
+One kernel for each way in which programs go through memory: runs, spans, rows and columns
+(`triton_tiles`). Parameters are loaded once for a vector of a run, for a tile of one channel or
+two, for the vectors of several rows that lie below each other, or for the columns, and are asked
+for with the input: a program waits for memory once, where it has two channels twice.
 
 With a bias, all of this is done for x + bias, which is never stored.
 
 The backward pass is in `triton_backward_kernels`.
 
-Slow where: runs of odd length, where a thread's neighbours are not of one channel.
+Slow where: short runs of odd length, where a thread's neighbours are not of one channel.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from .triton_tiles import (
     read,
     read_rows,
     row_tile,
+    span,
     vectors,
     write,
 )
@@ -102,6 +103,27 @@ def forward_runs(
     )  # fmt: skip
     pieces = _pieces(t_r[:, None], a_r[:, None], t_l[:, None], a_l[:, None])
     y = _value(biased(stored, bias[:, None], bias_ptr, COMPUTE), pieces)
+    write(y_ptr + start + offsets, y.to(stored.dtype), mask, EVEN)
+
+
+@triton.jit
+def forward_spans(
+    x_ptr, y_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr,
+    total, inner, channels,
+    COMPUTE: tl.constexpr, TILE: tl.constexpr, EVEN: tl.constexpr,
+):  # fmt: skip
+    start, offsets, mask, c, following, own = span(tl.program_id(0), total, inner, channels, TILE)
+    stored = read(x_ptr + start + offsets, mask, EVEN)
+    t_r, a_r, t_l, a_l, bias = load_params(
+        t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, c, True, COMPUTE
+    )
+    y = _value(biased(stored, bias, bias_ptr, COMPUTE), _pieces(t_r, a_r, t_l, a_l))
+    if own < TILE:
+        t_r, a_r, t_l, a_l, bias = load_params(
+            t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, following, True, COMPUTE
+        )
+        other = _value(biased(stored, bias, bias_ptr, COMPUTE), _pieces(t_r, a_r, t_l, a_l))
+        y = tl.where(offsets < own, y, other)
     write(y_ptr + start + offsets, y.to(stored.dtype), mask, EVEN)
 
 

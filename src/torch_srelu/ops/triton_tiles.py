@@ -5,6 +5,8 @@ Tensors come as (outer, C, inner) in memory order (`layout.View`), in one of the
 * runs: a channel's values lie together (NCHW). They are read in vectors, each of one channel, which
   is a thread's lane; the forward pass goes through memory as it comes, and in the backward pass a
   program sees one channel only.
+* spans: long runs that begin anywhere. The forward pass goes through memory as it comes, in tiles
+  no longer than a run: of one channel, or of one and the next.
 * rows: runs that would leave threads idle, or are read in shorter vectors. Memory is (outer, C *
   inner); a program goes down the rows of a block of lanes.
 * columns: the channel changes with every few elements (channels_last, (N, C), tiny feature maps).
@@ -40,6 +42,21 @@ def vectors(step, total, lanes, LANES: tl.constexpr, VECTOR: tl.constexpr):
     start = step.to(tl.int64) * (LANES * VECTOR)
     offsets = tl.arange(0, LANES)[:, None] * VECTOR + tl.arange(0, VECTOR)[None, :]
     return start, offsets, offsets < _rest(start, total), step * LANES + tl.arange(0, LANES)
+
+
+@triton.jit
+def span(step, total, inner, channels, TILE: tl.constexpr):
+    """Step ``step`` of a whole tensor whose runs are no shorter than TILE: so many neighbours.
+
+    Then the channel of the first, the next channel, and how many belong to the first.
+    """
+    start = (step + 0 * total) * TILE  # as many bits as the number of elements has
+    offsets = tl.arange(0, TILE)
+    run = start // inner
+    c = run % channels
+    following = tl.where(c + 1 == channels, 0, c + 1)
+    own = tl.minimum((run + 1) * inner - start, TILE).to(tl.int32)
+    return start, offsets, offsets < _rest(start, total), c, following, own
 
 
 @triton.jit
