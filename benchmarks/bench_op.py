@@ -29,7 +29,8 @@ COLUMNS = (
     *("rounds", *places.STAMP),
 )
 LARGE_MIB = 48  # from here on a call's time is that of its bytes
-M_MMAP_THRESHOLD, LARGE_RESULT = -3, 4 << 20  # of malloc.h; bytes
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h, in bytes
+LARGE_RESULT = 4 << 20  # bytes
 F32, BF16 = torch.float32, torch.bfloat16
 LARGE_GPU = [
     Case((512, 192, 32, 32), dtype, layout)
@@ -90,7 +91,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rounds = args.rounds or (5 if args.quick else 30 if device == "cuda" else 15)
     if device == "cpu":
         touch_memory()
-        fresh_results()
     here = places.stamp(environment(torch.device(device)))
     versions = f"torch-srelu {here['torch_srelu']}, torch {here['torch']}"
     print(f"{here['hardware']}, {here['threads']} threads; {versions}")
@@ -98,6 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"SReLU: {backends()[device]}\n")
     rows: list[dict[str, Any]] = []
     for case in cases:
+        if device == "cpu":
+            place_results(fresh=case.mebibytes * 2**20 >= LARGE_RESULT)
         found = list(measure(case, providers, rounds, device))
         print_table(case, found)
         rows += [row(timing) | here for timing in found]
@@ -114,15 +116,17 @@ def touch_memory() -> None:
     torch.ones(free // 2, dtype=torch.uint8)
 
 
-def fresh_results() -> None:
-    """Has the C library take every large result from the system, and give it back.
+def place_results(fresh: bool) -> None:
+    """Has the C library take large results from the system, and give them back; if not fresh, none.
 
-    So it is with results above 32 MiB in a young process. In an older one it may have used memory
-    at hand or not, for one rival and not for another, and that decides more than what is timed.
+    Results above 32 MiB are fresh memory in a young process, and small ones are memory at hand. In
+    between, and in an older process, they are one or the other, for one rival and not for another,
+    and that decides more than what is timed. What is small stays at hand in either case.
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):  # glibc
         libc.mallopt(M_MMAP_THRESHOLD, LARGE_RESULT)
+        libc.mallopt(M_TRIM_THRESHOLD, LARGE_RESULT // 2 if fresh else 1 << 30)
         libc.malloc_trim(0)
 
 

@@ -48,7 +48,7 @@ def test_committed_records_are_replaced_only_where_asked(
     monkeypatch.setattr("places.COMMITTED", Path("committed"))
     monkeypatch.setattr(bench_op, what.upper(), [TINY])
     monkeypatch.setattr(bench_op, "touch_memory", lambda: None)  # which takes half of what is free
-    monkeypatch.setattr(bench_op, "fresh_results", lambda: None)  # which would last for other tests
+    monkeypatch.setattr(bench_op, "place_results", lambda fresh: None)  # it would last for others
     bench_op.main([f"--{what}", "--rounds", "3", *options])
     (path,) = tmp_path.rglob("*.csv")
     assert path.parent == tmp_path / place

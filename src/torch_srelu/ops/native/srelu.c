@@ -35,7 +35,7 @@ enum {
     TILE = 4,        /* rows that share one look at the parameters */
     FEW_TILES = 8,
     FLUSH = 256,     /* rows that are summed in A before the sum moves on to double */
-    FAR = 32 << 20   /* bytes: a larger tensor is in no cache */
+    FAR = 24 << 20   /* bytes: a larger tensor and what it becomes are in no cache */
 };
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
