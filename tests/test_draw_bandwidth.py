@@ -69,3 +69,10 @@ def test_committed_records_are_drawn_for_the_docs_and_others_beside_them(
     drawn = [(tmp_path / folder / "bandwidth.svg").read_text() for folder in ("docs", "own")]
     assert drawn[0] == drawn[1]
     assert "NVIDIA" in drawn[0]
+
+
+def test_records_that_are_missing_are_named(draw_bandwidth, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        draw_bandwidth.main([str(tmp_path / "none.csv")])
+    assert f"no {tmp_path / 'none.csv'}" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
