@@ -46,8 +46,8 @@ COLUMNS = (
     *("ratio", "ratio_p20", "ratio_p80", "peak_mib", "turns", "steps"),
     *places.STAMP,
 )
-BATCH = {"nin": 128, "resnet50": 256}
-PIXELS = {"nin": 32, "resnet50": 224}
+BATCH = {"nin": 128, "resnet50": 256, "vit_s": 64}
+PIXELS = {"nin": 32, "resnet50": 224, "vit_s": 224}
 TURN_S = 0.15  # what a turn should last at least
 Row = dict[str, Any]
 
@@ -76,7 +76,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     modes = [mode for mode in MODES if cuda or "captured" not in mode]
     quick = [mode for mode in modes if "compiled" not in mode]
-    parser.add_argument("--nets", nargs="+", choices=NETS, default=list(NETS))
+    parser.add_argument("--nets", nargs="+", choices=NETS, default=["nin", "resnet50"])
     parser.add_argument("--modes", nargs="+", choices=modes, default=quick)
     names = list(ACTIVATIONS)
     parser.add_argument("--activations", nargs="+", choices=names, default=names)

@@ -1,4 +1,4 @@
-"""Training steps of NIN and ResNet-50 with any activation, on random data, ready to be timed.
+"""Training steps of NIN, ResNet-50 and ViT-S with any activation, on random data, to be timed.
 
 NIN takes the steps that `srelu train` takes. ResNet-50 is torchvision's; for activations other than
 its own in-place ReLU it is converted, so that every call site has a unit with its own parameters.
@@ -115,10 +115,16 @@ def _resnet50(activation: str, mode: str, setting: Setting) -> Work:
     if activation == IN_PART:
         _recompute_in(net, PARTS["resnet50"])
     net.to(setting.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return _image_step(net, mode, setting, channels_last=True)
+
+
+def _image_step(net: nn.Module, mode: str, setting: Setting, channels_last: bool) -> Work:
+    """A step of SGD on one random batch of images of 1,000 classes."""
     groups = param_groups(net, lr=1e-6, weight_decay=1e-4)
     optimizer = torch.optim.SGD(groups, momentum=0.9, fused=True)
     images, labels = setting.data(1, setting.pixels, 1000)
-    images = images.contiguous(memory_format=torch.channels_last)
+    if channels_last:
+        images = images.contiguous(memory_format=torch.channels_last)
     if "compiled" in mode:
         torch._dynamo.config.recompile_limit = 256  # every network compiles the same functions
         net.compile(dynamic=False)
@@ -138,7 +144,23 @@ def _resnet50(activation: str, mode: str, setting: Setting) -> Work:
     return _Captured(work) if "captured" in mode else work
 
 
-NETS: dict[str, Callable[[str, str, Setting], Work]] = {"nin": _nin, "resnet50": _resnet50}
+def _vit_s(activation: str, mode: str, setting: Setting) -> Work:
+    """timm's ViT-S/16 with SReLU where it had GELU, by ``act_layer``."""
+    import timm
+
+    from torch_srelu.integrations.timm import SReLULayer
+
+    torch.manual_seed(0)
+    act_layer = {RELU: nn.ReLU, "prelu": nn.PReLU, "gelu": nn.GELU, SRELU: SReLULayer}[activation]
+    net = timm.create_model("vit_small_patch16_224", act_layer=act_layer, num_classes=1000)
+    return _image_step(net.to(setting.device), mode, setting, channels_last=False)
+
+
+NETS: dict[str, Callable[[str, str, Setting], Work]] = {
+    "nin": _nin,
+    "resnet50": _resnet50,
+    "vit_s": _vit_s,
+}
 
 _RIVALS: dict[str, Callable[[int], nn.Module]] = {
     "prelu": nn.PReLU,
