@@ -52,8 +52,8 @@ GROUPS = {
     "eager": Group(
         ("resnet50 eager 32", "vit_s eager 64", "nin eager 128"),
         (*LAUNCHES, "C launches+signatures", "C launches+cached launches+signatures"),
-        20,
-        0.5,
+        12,
+        0.4,
     ),
     "compiled": Group(
         ("resnet50 compiled+captured 256",),
@@ -292,24 +292,24 @@ class Worker:
 
 def measure(name: str, group: Group) -> list[dict[str, Any]]:
     """One row for each work and each set of paths that is off."""
+    variants = ("", *group.without)
+    workers = {work: {off: Worker(work, off) for off in variants} for work in group.works}
     rows = []
-    for work in group.works:
-        variants = ("", *group.without)
-        workers = {off: Worker(work, off) for off in variants}
+    for work, of_work in workers.items():
         try:
-            for worker in workers.values():
-                once = worker.seconds(1)  # waits until all are ready
-            once = workers[""].seconds(3)
+            for worker in of_work.values():
+                worker.seconds(1)  # waits until all are ready
+            once = of_work[""].seconds(3)
             steps = max(1, round(group.turn_s / once))
             turns = [
-                {off: worker.seconds(steps) for off, worker in workers.items()}
+                {off: worker.seconds(steps) for off, worker in of_work.items()}
                 for _ in range(group.turns)
             ]
         except RuntimeError as error:
             print(f"{name}: {work}: {error}", flush=True)
             continue
         finally:
-            for worker in workers.values():
+            for worker in of_work.values():
                 worker.end()
         print(f"\n{name}: {work}; {group.turns} turns of {steps} steps", flush=True)
         for off in variants:
@@ -319,8 +319,8 @@ def measure(name: str, group: Group) -> list[dict[str, Any]]:
             row |= spread(ratios, "ratio", "ratio_p20", "ratio_p80")
             rows.append(row | {"turns": group.turns, "steps": steps})
             shown = f"without {off}" if off else "all paths"
-            print(f"  {shown:50}{row['median_ms']:>10} ms  {row['ratio']:>8} "
-                  f"({row['ratio_p20']} to {row['ratio_p80']})", flush=True)  # fmt: skip
+            times = f"{row['median_ms']:>10} ms  {row['ratio']:>8}"
+            print(f"  {shown:50}{times} ({row['ratio_p20']} to {row['ratio_p80']})", flush=True)
     return rows
 
 
