@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 RUFF = $(BIN)/ruff check . && $(BIN)/ruff format --check .
-SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/torch_srelu/ops/native/*)
+SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/torch_srelu/ops/*/native/*)
 
 .PHONY: demo test lint bench clean help
 
@@ -27,7 +27,7 @@ bench: .venv/eager  ## the operator against its rivals, on the device that is th
 	$(BIN)/python benchmarks/bench_op.py
 
 clean:  ## remove what make has built
-	rm -rf .venv build src/*.egg-info src/torch_srelu/ops/_*.so
+	rm -rf .venv build src/*.egg-info src/torch_srelu/ops/*/_*.so
 
 help:  ## what there is to make; without a name, make demo
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1	/p' $(MAKEFILE_LIST) | expand -t 8

@@ -13,18 +13,18 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-NATIVE = "src/torch_srelu/ops/native/"
 
-
-def sources(*names: str) -> list[str]:
-    return [NATIVE + name for name in names]
+def sources(backend: str, *names: str) -> list[str]:
+    return [f"src/torch_srelu/ops/{backend}/native/{name}" for name in names]
 
 
 extensions = [
     Extension(
-        "torch_srelu.ops._native",
-        sources=sources("srelu.c", "scan.c"),
-        depends=sources("scan_kernels.h", "srelu_dtypes.h", "srelu_kernels.h", "srelu_loops.h"),
+        "torch_srelu.ops.cpu._native",
+        sources=sources("cpu", "srelu.c", "scan.c"),
+        depends=sources(
+            "cpu", "scan_kernels.h", "srelu_dtypes.h", "srelu_kernels.h", "srelu_loops.h"
+        ),
         # Not -ffast-math: NaN and infinity must come out right. Contraction is off so that
         # the forward pass has the reference's bits on every instruction set.
         extra_compile_args=[
@@ -40,9 +40,9 @@ extensions = [
         optional=True,
     ),
     Extension(
-        "torch_srelu.ops._launch",
-        sources=sources("launch.c"),
-        depends=sources("launch.h"),
+        "torch_srelu.ops.triton._launch",
+        sources=sources("triton", "launch.c"),
+        depends=sources("triton", "launch.h"),
         define_macros=[("Py_LIMITED_API", "0x030B0000")],
         extra_compile_args=["-O2", "-std=gnu11"],
         py_limited_api=True,
@@ -67,8 +67,8 @@ if torch is not None and sys.platform == "linux":
     extensions.append(
         Extension(
             f"torch_srelu.ops.{name}",
-            sources=sources("eager.cpp"),
-            depends=sources("calls.h", "kept.h", "launch.h", "unit.h"),
+            sources=sources("cpu", "eager.cpp"),
+            depends=sources("cpu", "calls.h", "kept.h", "launch.h", "unit.h"),
             include_dirs=cpp_extension.include_paths(),
             library_dirs=cpp_extension.library_paths(),
             libraries=["c10", "torch", "torch_cpu", "torch_python"],

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 import places
 import torch_srelu as ts
+from torch_srelu.adaptive.quantile_search import QuantileSearch
 from torch_srelu.lab.batches import Batches
 from torch_srelu.lab.distributed import Team
 from torch_srelu.lab.environment import environment
@@ -34,7 +35,6 @@ from torch_srelu.lab.recipes import recipe
 from torch_srelu.lab.seeds import DropoutStream
 from torch_srelu.lab.sources import EVALUATED
 from torch_srelu.lab.steps import Step, forward, make_optimizer
-from torch_srelu.quantile import QuantileSearch
 
 BATCH = 128  # of the training
 TIMED = ("epoch_s", "forward_s", "scans_s", "adapt_s")

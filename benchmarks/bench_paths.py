@@ -86,14 +86,14 @@ GROUPS = {
 
 
 def _off_c_launches() -> None:
-    from torch_srelu.ops import triton_launch
+    from torch_srelu.ops.triton import triton_launch
 
     triton_launch._launch = None
     triton_launch._driver.cache_clear()
 
 
 def _off_cached_launches() -> None:
-    from torch_srelu.ops import triton_launch
+    from torch_srelu.ops.triton import triton_launch
 
     def call(self, key, *tensors, out=()):
         self.kernel[self.grid](*tensors, *out, *self.sizes, **self.meta)
@@ -102,44 +102,45 @@ def _off_cached_launches() -> None:
 
 
 def _off_signatures() -> None:
-    from torch_srelu.ops import eager
+    from torch_srelu.ops import autograd as eager
 
     eager.remembered = lambda *_: None
     eager.remember = lambda *_: None
 
 
 def _off_sums() -> None:
-    from torch_srelu.ops import inductor
+    from torch_srelu.ops.inductor import inductor_patterns as inductor
 
     inductor._is_sum_of_two = lambda grad: False
 
 
 def _off_norm() -> None:
-    from torch_srelu.ops import inductor
+    from torch_srelu.ops.inductor import inductor_patterns as inductor
 
     inductor.find_norm = lambda *_: None
 
 
 def _off_forward() -> None:
-    from torch_srelu.ops import inductor
+    from torch_srelu.ops.inductor import inductor_patterns as inductor
 
     inductor._see_forward = lambda *_: None
 
 
 def _off_patterns() -> None:
-    from torch_srelu.ops import inductor
+    from torch_srelu.ops.inductor import inductor_patterns as inductor
 
     inductor._suits = lambda x: False
 
 
 def _off_bare() -> None:
-    from torch_srelu.ops import inductor
+    from torch_srelu.ops.inductor import inductor_patterns as inductor
 
     inductor.BARE.clear()
 
 
 def _off_scan() -> None:
-    from torch_srelu.ops import scan, triton_scan
+    from torch_srelu.ops import scan
+    from torch_srelu.ops.triton import triton_scan
 
     def plainly(x, view, interval, into, seen):
         scan._scan_plainly(scan.strided(x, view).to(scan.compute_dtype(x)), interval, into, seen)
@@ -148,7 +149,7 @@ def _off_scan() -> None:
 
 
 def _off_spans() -> None:
-    from torch_srelu.ops import triton_cuts
+    from torch_srelu.ops.triton import triton_tiling as triton_cuts
 
     triton_cuts.cut_spans = lambda view, dtype: triton_cuts.cut_columns(
         view, triton_cuts.forward_columns(dtype)
@@ -156,7 +157,7 @@ def _off_spans() -> None:
 
 
 def _off_dependent() -> None:
-    from torch_srelu.ops import triton
+    from torch_srelu.ops.triton import triton_backend as triton
 
     triton.chains = lambda device: False
 

@@ -18,7 +18,8 @@ from torch import Tensor
 
 import interpreting  # noqa: F401
 import torch_srelu
-from torch_srelu.ops import cpu, reference
+from torch_srelu.ops import reference
+from torch_srelu.ops.cpu import cpu_backend as cpu
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"

@@ -8,7 +8,7 @@ import ctypes
 import torch
 
 from torch_srelu.ops import layout, reference
-from torch_srelu.ops.triton_launch import _launch
+from torch_srelu.ops.triton.triton_launch import _launch
 
 _PARAMS = ("t_r", "a_r", "t_l", "a_l")
 _OUT = (*(f"{p}_out" for p in _PARAMS), "bias_out")

@@ -10,7 +10,8 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.functional import conv2d, linear
 
 from torch_srelu import SReLU, memory, recompute_outputs, srelu
-from torch_srelu.ops import cpp, triton_launch
+from torch_srelu.ops import cpp
+from torch_srelu.ops.triton import triton_launch
 
 if cpp.compiled is None or triton_launch._launch is None:
     pytest.skip(f"eager calls need Python: {cpp.why_not()}", allow_module_level=True)

@@ -22,7 +22,7 @@ from recomputing import (
 )
 from small_networks import same
 from torch_srelu import memory, recompute_outputs
-from torch_srelu.ops import cpu
+from torch_srelu.ops.cpu import cpu_backend as cpu
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

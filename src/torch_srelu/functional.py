@@ -9,7 +9,11 @@ from torch.jit import is_tracing  # type: ignore[attr-defined]
 from torch.overrides import handle_torch_function, has_torch_function
 
 from . import memory
-from .ops import alike, backends, compute, cpp, eager, reference, registration
+from .ops import autograd as eager
+from .ops import backends, cpp, reference
+from .ops import custom_ops as registration
+from .ops import execution as compute
+from .ops import tensor_guards as alike
 
 DTYPES = frozenset({torch.float64, torch.float32, torch.bfloat16, torch.float16})
 

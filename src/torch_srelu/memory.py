@@ -23,7 +23,9 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 from torch import Tensor, UntypedStorage
 
-from .ops import backends, compute, cpp, eager
+from .ops import autograd as eager
+from .ops import backends, cpp
+from .ops import execution as compute
 
 Output = TypeVar("Output", Tensor, Tensor | None)
 Given = ParamSpec("Given")

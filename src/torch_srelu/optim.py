@@ -9,8 +9,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ._text import counted
 from .module import SReLU
-from .wording import counted
 
 _BUILD_IT = "build it from torch_srelu.param_groups(model, lr=..., weight_decay=...)"
 

@@ -20,7 +20,9 @@ from checks import (
     takes,
     using,
 )
-from torch_srelu.ops import compute, reference, registration
+from torch_srelu.ops import custom_ops as registration
+from torch_srelu.ops import execution as compute
+from torch_srelu.ops import reference
 
 pytestmark = pytest.mark.parametrize("execution", EXECUTIONS)
 

@@ -9,7 +9,10 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 from torch_srelu import SReLU, srelu, use_backend
-from torch_srelu.ops import cpp, eager, layout, triton, triton_launch
+from torch_srelu.ops import autograd as eager
+from torch_srelu.ops import cpp, layout
+from torch_srelu.ops.triton import triton_backend as triton
+from torch_srelu.ops.triton import triton_launch
 
 if cpp.compiled is None or triton_launch._launch is None:
     pytest.skip(f"eager calls need Python: {cpp.why_not()}", allow_module_level=True)

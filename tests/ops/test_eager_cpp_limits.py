@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from torch_srelu import srelu, use_backend
-from torch_srelu.ops import cpp, triton_launch
+from torch_srelu.ops import cpp
+from torch_srelu.ops.triton import triton_launch
 
 if cpp.compiled is None or triton_launch._launch is None:
     pytest.skip(f"eager calls need Python: {cpp.why_not()}", allow_module_level=True)

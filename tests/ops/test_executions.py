@@ -21,7 +21,7 @@ from checks import (
     takes,
     using,
 )
-from torch_srelu.ops import registration
+from torch_srelu.ops import custom_ops as registration
 
 pytestmark = pytest.mark.parametrize("execution", EXECUTIONS)
 

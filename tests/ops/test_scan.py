@@ -8,8 +8,9 @@ import torch
 
 from checks import DEVICE, lay_out
 from torch_srelu import use_backend
-from torch_srelu.ops import cpu, layout
-from torch_srelu.ops.keys import KEYS, Interval, fold, from_keys, to_keys
+from torch_srelu.ops import layout
+from torch_srelu.ops.cpu import cpu_backend as cpu
+from torch_srelu.ops.ordered_keys import KEYS, Interval, fold, from_keys, to_keys
 from torch_srelu.ops.scan import Counts, Kept, Seen, _native, scan
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)

@@ -14,13 +14,13 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from ..adapt import AdaptiveInit
-from ..measure import call
+from .._distributed import unwrap
+from ..adaptive.adaptive_init import AdaptiveInit
+from ..adaptive.measurement import call
+from ..adaptive.replay import Compound
 from ..optim import srelu_parameters
-from ..processes import unwrap
-from ..replay import Compound
-from .groups import split
-from .schedule import AdaptAfter
+from .callback_schedule import AdaptAfter
+from .optimizer_groups import split
 
 
 class AdaptiveInitCallback(AdaptAfter, pl.Callback):
@@ -34,7 +34,7 @@ class AdaptiveInitCallback(AdaptAfter, pl.Callback):
     the precision plugin and the batch transfer hooks, of all loaders together, and as many batches
     as the Trainer takes.
 
-    Its arguments, and ``init``, are those of `torch_srelu.integrations.schedule.AdaptAfter`.
+    Its arguments, and ``init``, are those of `torch_srelu.integrations.callback_schedule.AdaptAfter`.
 
     Example:
         >>> from lightning.pytorch import Trainer

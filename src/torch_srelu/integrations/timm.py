@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from timm.layers import create_act
 
-from .sizing import UnsizedSReLU
+from .unsized import UnsizedSReLU
 
 
 class SReLULayer(UnsizedSReLU):

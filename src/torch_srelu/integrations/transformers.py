@@ -15,14 +15,14 @@ from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.activations import ACT2CLS, ACT2FN
 
-from ..adapt import AdaptiveInit
-from ..convert.flow import Layout
+from .._distributed import unwrap
+from ..adaptive.adaptive_init import AdaptiveInit
+from ..adaptive.replay import Compound
+from ..conversion.channel_flow import Layout
 from ..module import NAMES, SReLU
-from ..processes import unwrap
-from ..replay import Compound
-from .groups import move
-from .schedule import AdaptAfter
-from .sizing import UnsizedSReLU
+from .callback_schedule import AdaptAfter
+from .optimizer_groups import move
+from .unsized import UnsizedSReLU
 
 
 class HiddenSReLU(SReLU):
@@ -84,7 +84,7 @@ class AdaptiveInitCallback(AdaptAfter, TrainerCallback):
     goes on in the phase that the epoch of the checkpoint says; a model that this callback has
     adapted already just trains on.
 
-    Its arguments, and ``init``, are those of `torch_srelu.integrations.schedule.AdaptAfter`.
+    Its arguments, and ``init``, are those of `torch_srelu.integrations.callback_schedule.AdaptAfter`.
 
     Example:
         >>> from torch_srelu.integrations.transformers import AdaptiveInitCallback

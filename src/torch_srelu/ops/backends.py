@@ -12,8 +12,10 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from ..wording import counted
-from . import cpp, cpu, triton_launch
+from .._text import counted
+from . import cpp
+from .cpu import cpu_backend as cpu
+from .triton import triton_launch
 
 NAMES = ("reference", "cpu", "triton")
 
@@ -120,7 +122,9 @@ def _no_triton() -> str | None:
 def _triton() -> ModuleType | None:
     if _no_triton() is not None:
         return None
-    from . import triton  # late: importing torch_srelu must not import Triton
+    from .triton import (
+        triton_backend as triton,  # late: importing torch_srelu must not import Triton
+    )
 
     return triton
 
@@ -130,7 +134,7 @@ def _interpreted() -> bool:
     """Whether Triton's interpreter runs the kernels, which was decided when they were imported."""
     from triton import JITFunction
 
-    from .triton_kernels import forward_runs
+    from .triton.triton_forward_kernels import forward_runs
 
     return not isinstance(forward_runs, JITFunction)
 

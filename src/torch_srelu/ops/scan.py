@@ -12,9 +12,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from . import backends, cpu
-from .keys import KEYS, Interval, fold, to_keys
+from . import backends
+from .cpu import cpu_backend as cpu
 from .layout import View
+from .ordered_keys import KEYS, Interval, fold, to_keys
 from .reference import compute_dtype
 
 _SHORT_RUN = 32  # shorter runs of a channel are scanned as columns
@@ -77,7 +78,7 @@ class Kept:
 def scan(x: Tensor, view: View, interval: Interval, into: Counts | Kept, seen: Seen) -> None:
     """Adds the dense tensor ``x`` to what was ``seen``; keys in the interval go ``into``."""
     if backends.kernels(x) not in (cpu, None):
-        from . import triton_scan  # late, as in `backends`
+        from .triton import triton_scan  # late, as in `backends`
 
         triton_scan.scan(x, view, interval, into, seen)
         return

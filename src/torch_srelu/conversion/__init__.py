@@ -1,0 +1,1 @@
+"""Converts a network with ReLUs into the same function with SReLU units."""

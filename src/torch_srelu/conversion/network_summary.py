@@ -1,0 +1,143 @@
+"""Every SReLU of a network in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from .._text import counted
+from ..module import NAMES, SReLU, whole
+from . import conversion_record as record
+from .rectifiers import MODULES
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and standard deviation of a parameter over the channels of a unit."""
+
+    mean: float
+    std: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3g} ± {self.std:.2g}" if self.std else f"{self.mean:.3g}"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One SReLU. Its parameters are unknown if they have no values yet (lazy, or on meta)."""
+
+    where: str
+    channels: int  # 0 if unknown
+    dim: int | None  # of the channels; None if they share their parameters
+    replaced: str  # the activation that it replaced; empty if it replaced none
+    parameters: dict[str, Spread]  # by the paper's names
+    crossed: int  # channels with t_l > t_r
+
+
+@dataclass(frozen=True)
+class Left:
+    """An activation that was left as it was."""
+
+    where: str
+    activation: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What `summary` found. Prints as a table."""
+
+    units: tuple[Unit, ...]
+    left: tuple[Left, ...]
+
+    def __str__(self) -> str:
+        channels = sum(unit.channels for unit in self.units)
+        blocks = [
+            f"{counted(len(self.units), 'SReLU unit')}, {counted(channels, 'channel')}, "
+            f"{counted(len(NAMES) * channels, 'parameter')}"
+        ]
+        if self.units:
+            head = ("unit", "channels", "dim", "replaced", *NAMES, "crossed")
+            blocks.append(_table(head, (_row(unit) for unit in self.units), numbers={1, 2, 8}))
+        if self.left:
+            blocks.append(f"{counted(len(self.left), 'activation')} left unchanged")
+            rows = ((x.where or "(the network)", x.activation, x.why) for x in self.left)
+            blocks.append(_table(("module", "activation", "why"), rows))
+        return "\n\n".join(blocks)
+
+
+def summary(model: nn.Module) -> Summary:
+    """Lists every SReLU of a network, and what `torch_srelu.convert` left as it was.
+
+    For each unit: where it is, how many channels it has and in which dimension (``-`` if there is
+    one set of parameters for all channels), what it replaced, the mean and the standard deviation
+    of its parameters over the channels, and how many channels are crossed (``t_l > t_r``, which
+    training does produce and the function allows).
+
+    Args:
+        model: Any network, or a part of one.
+
+    Returns:
+        An object that prints as a table and holds the rows in ``units`` and ``left``.
+
+    Example:
+        >>> from torch import nn
+        >>> import torch_srelu as ts
+        >>> print(ts.summary(ts.convert(nn.Sequential(nn.Linear(4, 8), nn.LeakyReLU(0.1)))))
+        1 SReLU unit, 8 channels, 32 parameters
+        <BLANKLINE>
+        unit  channels  dim  replaced   t_r  a_r  t_l  a_l  crossed
+        1            8   -1  LeakyReLU  1    1    0    0.1        0
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    units, left = [], []
+    for where, module in model.named_modules():
+        if isinstance(module, SReLU):
+            units.append(_unit(where, module))
+        notes = record.left_in(module)
+        left += [Left(where, activation, why) for activation, why in notes.items()]
+        if type(module) in MODULES and not notes:
+            left.append(Left(where, type(module).__name__, "convert was not called on it"))
+    return Summary(tuple(units), tuple(left))
+
+
+def _unit(where: str, unit: SReLU) -> Unit:
+    dim = None if unit.num_channels == 1 else unit.dim
+    replaced = record.replaced_by(unit)
+    if is_lazy(unit.t_r) or unit.t_r.is_meta:
+        return Unit(where, unit.num_channels, dim, replaced, {}, 0)
+    values = {name: whole(getattr(unit, name)).to("cpu", torch.float64) for name in NAMES}
+    spreads = {
+        name: Spread(value.mean().item(), value.std(correction=0).item())
+        for name, value in values.items()
+    }
+    crossed = int((values["t_l"] > values["t_r"]).sum())
+    return Unit(where, unit.num_channels, dim, replaced, spreads, crossed)
+
+
+def _row(unit: Unit) -> tuple[str, ...]:
+    dim = "-" if unit.dim is None else str(unit.dim)
+    known = (unit.where, str(unit.channels or "?"), dim, unit.replaced)
+    if not unit.parameters:
+        return (*known, *["?" for _ in NAMES], "?")
+    return (*known, *(str(unit.parameters[name]) for name in NAMES), str(unit.crossed))
+
+
+def _table(
+    head: tuple[str, ...], rows: Iterable[tuple[str, ...]], numbers: Container[int] = ()
+) -> str:
+    """Columns as wide as they need to be; those in ``numbers`` are aligned to the right."""
+    lines = [head, *rows]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if i in numbers else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )

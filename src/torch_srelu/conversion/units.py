@@ -1,0 +1,98 @@
+"""The SReLU that takes the place of an activation."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from ..module import SReLU
+from . import conversion_record as record
+from .call_observer import Call
+from .trial_run import HOOKS
+
+
+class InPlaceSReLU(SReLU):
+    """An `SReLU` that writes its result into its input, as ``nn.ReLU(inplace=True)`` does.
+
+    `convert` uses it only where something reads the input again after an in-place activation.
+
+    Attributes:
+        within: Whether the network itself does, so that gradients must flow that way too.
+
+    Example:
+        >>> import torch
+        >>> from torch_srelu.conversion.units import InPlaceSReLU
+        >>> x = torch.tensor([[-1.0, 2.0]])
+        >>> y = InPlaceSReLU(2, a_l=0.5)(x)
+        >>> x
+        tensor([[-0.5000,  2.0000]], grad_fn=<CopyBackwards>)
+    """
+
+    within = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = super().forward(x.clone())  # backward needs the input as it was
+        if self.within or x.requires_grad:
+            return x.copy_(y)
+        # A graph in the caller's data would outlive the backward pass, and be met by the next.
+        x.detach().copy_(y.detach())
+        return y
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, in place"
+
+
+class UnitPerTurn(nn.ModuleList):
+    """The units of an activation in a loop over layers. Called if the loop goes on after them."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        raise RuntimeError(
+            f"the loop took {len(self)} turns when the network was converted and takes more now: "
+            "convert it with an example that goes the longest way"
+        )
+
+
+def build(calls: list[Call]) -> SReLU:
+    """The unit that computes what these calls of one activation do, with trainable parameters."""
+    call = calls[0]
+    activation, (channels, dim) = call.activation, call.layout
+    slope = activation.slope
+    if slope is not None and slope.numel() > 1:
+        channels, dim = slope.numel(), 1  # PReLU's channels are always there
+    within = any(c.read_again for c in calls)
+    kind = InPlaceSReLU if within or any(c.seen_outside for c in calls) else SReLU
+    with torch.inference_mode(False):
+        unit = kind(
+            channels,
+            dim,
+            t_r=activation.t_r,
+            a_r=activation.a_r,
+            t_l=activation.t_l,
+            a_l=activation.a_l,
+            device=call.device,
+            dtype=torch.float64 if call.dtype == torch.float64 else torch.float32,
+        )
+        if slope is not None:
+            with torch.no_grad():
+                unit.a_l.copy_(slope)  # one slope for all channels is repeated
+    if isinstance(unit, InPlaceSReLU):
+        unit.within = within
+    record.set_replaced(unit, activation.name)
+    return unit
+
+
+def inherit(unit: nn.Module, old: nn.Module, first: bool) -> None:
+    """Gives the hooks of the replaced module to the unit.
+
+    Args:
+        unit: The unit.
+        old: The activation module that it replaces.
+        first: Whether it is the first that replaces this module. The first takes over the very
+            collections of hooks, so that the handles of the hooks can still remove them.
+    """
+    for name in HOOKS:
+        hooks = vars(old)[name]
+        object.__setattr__(unit, name, hooks if first else copy.copy(hooks))
+    unit._is_full_backward_hook = old._is_full_backward_hook

@@ -1,0 +1,51 @@
+"""What the callbacks for the trainers of other libraries have in common."""
+
+from __future__ import annotations
+
+import warnings
+
+from ..adaptive.adaptive_init import AdaptiveInit
+from ..adaptive.measurement import Forward
+
+
+class AdaptAfter:
+    """Frozen epochs first, then `torch_srelu.AdaptiveInit.adapt`.
+
+    Attributes:
+        init: The `torch_srelu.AdaptiveInit` of the running training; its ``summary()`` tells what
+            was set. None before the training, and in one that was resumed without need of it.
+    """
+
+    def __init__(
+        self,
+        epoch: int,
+        *,
+        quantile: float = 0.9,
+        scope: str = "channel",
+        forward: Forward | None = None,
+    ) -> None:
+        """Says when and how to adapt.
+
+        Args:
+            epoch: The number of frozen epochs; `torch_srelu.AdaptiveInit.adapt` comes after them,
+                so the training must be longer.
+            quantile: As in `torch_srelu.AdaptiveInit`.
+            scope: As in `torch_srelu.AdaptiveInit`.
+            forward: ``forward(model, batch)`` runs the network on a batch of the training data;
+                needed where ``model(**batch)`` of a dict, or ``model(batch[0])`` of another batch,
+                does not, and where the batches of several loaders come together.
+        """
+        if epoch < 0:
+            raise ValueError(f"epoch must be the number of frozen epochs, 0 or more, got {epoch}")
+        self.epoch, self.quantile, self.scope, self.forward = epoch, quantile, scope, forward
+        self.init: AdaptiveInit | None = None
+
+    def warn_if_frozen(self) -> None:
+        """To be called at the end of the training, which may have come before `adapt`."""
+        if self.init is not None and not self.init.adapted:
+            warnings.warn(
+                "the training has ended with SReLU still frozen: t_r is set when epoch "
+                f"{self.epoch} begins, counted from 0, and it never began. Train for more epochs, "
+                "from a checkpoint if there is one, or make epoch smaller",
+                stacklevel=2,
+            )

@@ -1,0 +1,1 @@
+"""The CPU backend: kernels in C, called through ctypes."""

@@ -1,0 +1,325 @@
+"""The short way of calls that were seen before: who takes it, and who must not."""
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+import torch_srelu
+from checks import DEVICE, device_of, using
+from torch_srelu.ops import autograd as eager
+from torch_srelu.ops import cached_calls as calls
+from torch_srelu.ops import tensor_guards as alike
+from torch_srelu.ops.triton.triton_launch import Launch
+
+
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eager, "_calls", {})
+
+
+@pytest.fixture(params=["triton", "cpu"])
+def device(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Where tensors are to be; what is computed there is computed by one execution."""
+    with using(request.param):
+        yield device_of(request.param)
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Of every backward pass that could have taken the short way, whether it did."""
+    taken, takes = [], calls.Call.takes
+
+    def noted(self: calls.Call, *given: torch.Tensor) -> bool:
+        taken.append(takes(self, *given))
+        return taken[-1]
+
+    monkeypatch.setattr(calls.Call, "takes", noted)
+    return taken
+
+
+def tensors(shape=(4, 3), device: str = DEVICE) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    values = (0.5, 0.7, -0.5, 0.1)
+    of_channels = (torch.full((shape[1],), v, device=device) for v in values)
+    return [torch.randn(shape, device=device), *of_channels]
+
+
+def gradients(
+    inputs: list[torch.Tensor],
+    seed: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+) -> list[torch.Tensor]:
+    """The output and the gradients of all inputs, the bias last if there is one."""
+    leaves = [t.detach().requires_grad_() for t in inputs]
+    own = None if bias is None else bias.detach().requires_grad_()
+    y = torch_srelu.srelu(*leaves, bias=own)
+    leaves += [] if own is None else [own]
+    return [y, *torch.autograd.grad(y, leaves, torch.ones_like(y) if seed is None else seed)]
+
+
+def kinds() -> int:
+    """How many kinds of calls are remembered."""
+    return sum(map(len, eager._calls.values()))
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (2, 5, 256), (40, 7)])
+def test_calls_of_one_kind_are_one_entry_and_give_the_same_bits(
+    shape, device: str, short: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = gradients(tensors(shape, device))
+    assert kinds() == 1
+    again = gradients(tensors(shape, device))
+    assert kinds() == 1
+    assert short == [True] * 2
+    with torch.no_grad():
+        unrecorded = torch_srelu.srelu(*tensors(shape, device))
+    monkeypatch.setattr(alike, "TensorGuards", None)
+    eager._calls.clear()
+    long = gradients(tensors(shape, device))
+    assert len(short) == 2
+    for got in (first, again):
+        assert all(map(torch.equal, got, long))
+    assert torch.equal(unrecorded, long[0])
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (2, 5, 256), (40, 7)])
+def test_a_bias_has_a_short_way_with_the_same_bits(
+    shape, short: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs, bias = tensors(shape), torch.linspace(-1, 1, shape[1], device=DEVICE)
+    with using("triton"):
+        plain = gradients(inputs)
+        first, again = gradients(inputs, bias=bias), gradients(inputs, bias=bias)
+        assert kinds() == 2
+        assert short == [True] * 3
+        with torch.no_grad():
+            unrecorded = torch_srelu.srelu(*inputs, bias=bias)
+        monkeypatch.setattr(alike, "TensorGuards", None)
+        eager._calls.clear()
+        long = gradients(inputs, bias=bias)
+        half = gradients(inputs, bias=bias.bfloat16())
+    assert len(short) == 3
+    assert len(first) == len(plain) + 1
+    assert not torch.equal(first[0], plain[0])
+    for got in (first, again):
+        assert all(map(torch.equal, got, long))
+    assert torch.equal(unrecorded, long[0])
+    assert half[-1].dtype == torch.bfloat16
+
+
+def test_other_shapes_strides_dtypes_and_dims_are_other_kinds(device: str) -> None:
+    square = tensors((3, 3), device)
+    for inputs in (
+        square,
+        [square[0].t(), *square[1:]],
+        [square[0].double(), *square[1:]],
+        [square[0], square[1].double(), *square[2:]],
+        tensors((2, 3, 5), device),
+    ):
+        torch_srelu.srelu(*inputs)
+    torch_srelu.srelu(*square, dim=0)
+    assert kinds() == 6
+
+
+def test_what_was_forced_before_is_not_what_is_forced_now() -> None:
+    with using("triton"):
+        expected = gradients(tensors())
+    with using("reference"):
+        assert eager.remembered(*tensors(), 1) is None
+        got = gradients(tensors())
+    for a, b in zip(got, expected, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_arguments_that_do_not_fit_are_refused_as_ever(device: str) -> None:
+    x, t_r, a_r, t_l, a_l = tensors(device=device)
+    torch_srelu.srelu(x, t_r, a_r, t_l, a_l)
+    for wrong, error in (
+        ((x, t_r, a_r[:2], t_l, a_l), ValueError),
+        ((x[:, :2], t_r, a_r, t_l, a_l), ValueError),
+        ((x.int(), t_r, a_r, t_l, a_l), TypeError),
+        ((x, t_r, 0.7, t_l, a_l), TypeError),
+        ((x, t_r, a_r, t_l, a_l, 1.0), TypeError),
+        ((x, t_r, a_r, t_l, a_l, [1]), TypeError),
+    ):
+        with pytest.raises(error):
+            torch_srelu.srelu(*wrong)  # type: ignore[arg-type]
+
+
+def test_gradients_in_another_layout_or_sign(device: str) -> None:
+    inputs = tensors((3, 3), device)
+    seed = torch.randn(3, 3, device=device)
+    expected = gradients(inputs, seed)
+    other_layout = gradients(inputs, seed.t().contiguous().t())
+    other_sign = gradients(inputs, torch._neg_view(-seed))
+    assert all(map(torch.equal, other_layout, expected))
+    assert all(map(torch.equal, other_sign, expected))
+
+
+@pytest.mark.parametrize("execution", ["reference", "cpu", "triton"])
+@pytest.mark.parametrize("place", range(5))
+def test_tensors_replaced_by_others_of_another_size(execution: str, place: int) -> None:
+    """Behind autograd's back: an error, before a kernel reads past the end of anything."""
+    leaves = [t.to(device_of(execution)).requires_grad_() for t in tensors()]
+    with using(execution):
+        y = torch_srelu.srelu(*leaves)
+        shape = (900, 3) if place == 0 else (900,)
+        leaves[place].data = torch.zeros(shape, device=y.device)
+        with pytest.raises(ValueError, match="expected that of x" if place == 0 else "do not fit"):
+            torch.autograd.grad(y, leaves, torch.ones_like(y))
+
+
+@pytest.mark.parametrize("place", range(5))
+@pytest.mark.parametrize("how", ["gaps", "sign"])
+def test_tensors_replaced_by_others_of_their_size(how: str, place: int, device: str) -> None:
+    def replaced(value: torch.Tensor) -> torch.Tensor:
+        if how == "sign":
+            return torch._neg_view(-value)
+        wide = torch.full((*value.shape, 2), 9.0, device=device)
+        wide[..., 0] = value
+        return wide[..., 0]
+
+    expected = gradients(tensors(device=device))[1:]
+    leaves = [t.requires_grad_() for t in tensors(device=device)]
+    y = torch_srelu.srelu(*leaves)
+    leaves[place].data = replaced(leaves[place].detach())
+    got = torch.autograd.grad(y, leaves, torch.ones_like(y))
+    for a, b in zip(got, expected, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_parameters_of_another_precision_are_another_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code that is launched is remembered by dtypes: those of the tensors, not of the call."""
+    keys = []
+    launch = Launch.__call__
+
+    def noted(self: Launch, key: tuple, *given: torch.Tensor | None, out=()) -> None:
+        keys.append((key, {t.dtype for t in given if t is not None}))
+        launch(self, key, *given, out=out)
+
+    monkeypatch.setattr(Launch, "__call__", noted)
+    unit = torch_srelu.SReLU(3, device=DEVICE, dtype=torch.bfloat16)
+    with using("triton"):
+        y = unit(tensors()[0].requires_grad_())
+        unit.float()
+        y.backward(torch.ones_like(y))
+    for (_, *dtypes), given in keys:
+        assert set(filter(None, dtypes)) <= given
+    assert torch.bfloat16 not in keys[-1][0]
+
+
+@pytest.mark.parametrize("execution", ["triton", "cpu"])
+def test_lazily_negated_parameters_are_not_read_as_they_lie(execution: str) -> None:
+    x, t_r, *rest = (t.to(device_of(execution)) for t in tensors())
+    with using(execution):
+        expected = torch_srelu.srelu(x, t_r, *rest)
+        got = torch_srelu.srelu(x, torch._neg_view(-t_r), *rest)
+    assert torch.equal(got, expected)
+
+
+def test_parts_of_the_gradients_and_frozen_units_take_the_long_way(device: str) -> None:
+    x, *params = tensors(device=device)
+    full = gradients([x, *params])
+    t_r = params[0].clone().requires_grad_()
+    (got,) = torch.autograd.grad(torch_srelu.srelu(x, t_r, *params[1:]).sum(), t_r)
+    leaves = [t.clone().requires_grad_() for t in (x, *params)]
+    frozen = torch.autograd.grad(torch_srelu.srelu(*leaves, frozen=True).sum(), leaves)
+    assert torch.equal(got, full[2])
+    assert torch.equal(frozen[0], full[1])
+    assert all(not g.any() for g in frozen[1:])
+
+
+def test_memory_of_calls_is_limited(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eager, "MOST", 2)
+    monkeypatch.setattr(eager, "ALIKE", 2)
+    x, *params = tensors((3, 3), device)
+    for rows in range(1, 6):
+        torch_srelu.srelu(*tensors((rows, 3), device))
+    for needs in itertools.product((False, True), repeat=4):  # each is a kind
+        torch_srelu.srelu(
+            x, *(p.clone().requires_grad_(n) for p, n in zip(params, needs, strict=True))
+        )
+    assert len(eager._calls) <= 2
+    assert max(map(len, eager._calls.values())) <= 2
+
+
+def test_one_tensor_for_two_parameters_takes_the_long_way(device: str) -> None:
+    x, t_r, a_r, t_l, _ = tensors(device=device)
+    expected = torch_srelu.srelu(x, t_r, a_r, t_l, a_r.clone())
+    for _ in range(3):
+        assert torch.equal(torch_srelu.srelu(x, t_r, a_r, t_l, a_r), expected)
+    assert kinds() == 1
+
+
+def test_nothing_is_remembered_where_torch_has_no_such_guards(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = gradients(tensors(device=device))
+    monkeypatch.setattr(alike, "TensorGuards", None)
+    monkeypatch.setattr(eager, "_calls", {})
+    got = gradients(tensors(device=device))
+    assert kinds() == 0
+    assert all(map(torch.equal, got, expected))
+
+
+@pytest.mark.parametrize("execution", ["triton", "cpu", "reference"])
+def test_tensors_without_values(execution: str) -> None:
+    x, ones = torch.randn(4, 3, device=device_of(execution)), ones_on(execution)
+    meta = [t.to("meta") for t in (x, *ones)]
+    with using(execution):
+        torch_srelu.srelu(x, *ones)
+        assert torch_srelu.srelu(*meta).is_meta
+        with pytest.raises(ValueError, match="t_r is on meta but x is on"):
+            torch_srelu.srelu(x, meta[1], *ones[1:])
+
+
+def ones_on(execution: str) -> list[torch.Tensor]:
+    return [torch.ones(3, device=device_of(execution)) for _ in range(4)]
+
+
+@pytest.mark.parametrize("execution", ["triton", "cpu", "reference"])
+def test_zeros_that_have_no_memory(execution: str) -> None:
+    """torch makes such tensors where it knows that a gradient is zero."""
+    device = device_of(execution)
+    zeros = torch._efficientzerotensor((4, 3), device=device)
+    x = torch.randn(4, 3, device=device, requires_grad=True)
+    params = [p.requires_grad_() for p in ones_on(execution)]
+    with using(execution):
+        expected = torch_srelu.srelu(torch.zeros(4, 3, device=device), *params)
+        assert torch.equal(torch_srelu.srelu(zeros, *params), expected)
+        grads = torch.autograd.grad(torch_srelu.srelu(x, *params), [x, *params], zeros)
+    assert all(not g.any() for g in grads)
+
+
+def test_other_layouts_are_refused_by_name() -> None:
+    for execution in ("triton", "cpu"):
+        x = torch.eye(3, device=device_of(execution)).to_sparse()
+        with using(execution), pytest.raises(TypeError, match=r"call x\.to_dense"):
+            torch_srelu.srelu(x, *ones_on(execution))
+
+
+@pytest.mark.parametrize("execution", ["reference", "cpu", "triton"])
+def test_tangents_of_gradients(execution: str) -> None:
+    """Forward mode behind the unit: its own tensors have no tangents, the gradient has."""
+    level = torch.autograd.forward_ad
+    x, *params = (t.to(device_of(execution)).double().requires_grad_() for t in tensors())
+    weight = torch.ones((), dtype=x.dtype, device=x.device)
+    with using(execution):
+        y = torch_srelu.srelu(x, *params)
+        with level.dual_level():
+            dual = level.make_dual(weight, torch.ones_like(weight))
+            grads = torch.autograd.grad((y * dual).sum(), [x, *params])
+            tangents = [level.unpack_dual(g).tangent for g in grads]
+    # The gradients are those of y, times the weight: so are their tangents, times its tangent.
+    for gradient, tangent in zip(grads, tangents, strict=True):
+        torch.testing.assert_close(tangent, level.unpack_dual(gradient).primal)
+
+
+def test_a_trace_before_dispatch_holds_the_operator() -> None:
+    given = [t.cpu() for t in tensors()]
+    traced = make_fx(lambda x: torch_srelu.srelu(x, *given[1:]), pre_dispatch=True)(given[0])
+    other = torch.randn_like(given[0])
+    torch.testing.assert_close(traced(other), torch_srelu.srelu(other, *given[1:]))

@@ -1,0 +1,244 @@
+"""The code that Triton makes for a GPU, looked at without one.
+
+Threads add up what they read on their own. If Triton spread a sum over threads instead, every step
+of the loop would wait at barriers: the kernel would be right, and up to 24 times slower. And what a
+forward program reads is to be under way at once: if Triton handed parameters from thread to thread,
+it would wait at a dozen barriers, and if a load were moved down to where it is used, it would wait
+for those before it.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+pytest.importorskip("triton")
+
+TRITON = [int(part) for part in version("triton").split(".")[:2]]
+
+# In a process of its own: here, Triton is the interpreter.
+COMPILE = """
+import json
+import sys
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from torch_srelu.ops import triton as host
+from torch_srelu.ops.layout import View
+from torch_srelu.ops.triton.triton_launch import OPTIONS
+
+POINTERS = {"g_ptr", "x_ptr", "y_ptr", "gx_ptr", "more_ptr", "beside_ptr"}
+
+
+def code(view, dtype, which, there=(), target=("cuda", 90, 32)):
+    view, dtype = View(*view), getattr(torch, dtype)
+    if which == "forward":
+        launch = host._forward_launch(view, dtype)
+    else:
+        sums = 2 if "mean_ptr" in there else int("bias_ptr" in there)
+        tensors = 2 + len(POINTERS.intersection(there))
+        chained = target[0] == "cuda"
+        made = host._backward_launch(view, dtype, True, True, sums, tensors, chained)
+        launch = getattr(made, which)
+    names = launch.kernel.arg_names
+    fixed = dict(zip(names[-len(launch.fixed):], launch.fixed))
+    optional = {"bias_ptr", "bias_out", "more_ptr", *host.backward_kernels.NORM} & set(names)
+    fixed |= {name: None for name in optional.difference(there)}
+    sizes = names[-len(launch.fixed):][: len(launch.sizes)]
+    sizes = {n for n in sizes if fixed[n] != 1}  # Triton knows a 1 beforehand
+    kind = {torch.bfloat16: "*bf16", torch.float32: "*fp32"}[dtype]
+    signature = {
+        n: kind if n in POINTERS
+        else "i32" if n in sizes
+        else "constexpr" if n in fixed
+        else "*fp32"
+        for n in names
+    }
+    constants = {(names.index(n),): v for n, v in fixed.items() if n not in sizes}
+    aligned = [n for n in names if n not in fixed or (n in sizes and fixed[n] % 16 == 0)]
+    attributes = {(names.index(n),): [["tt.divisibility", 16]] for n in aligned}
+    source = ASTSource(launch.kernel, signature, constants, attributes)
+    options = {n: launch.meta[n] for n in OPTIONS if n in launch.meta}
+    compiled = triton.compile(source, target=GPUTarget(*target), options=options)
+    if target[0] == "hip":
+        return compiled.asm["amdgcn"]
+    # NVIDIA's assembler may still move loads.
+    return compiled.asm["sass" if which == "forward" else "ptx"]
+
+
+print(json.dumps([code(*case) for case in json.load(sys.stdin)]))
+"""
+
+
+def loops(ptx: str) -> list[str]:
+    """The bodies of all loops: from a label to a jump back to it."""
+    found = []
+    for label in re.finditer(r"^(\$L\w+):", ptx, re.MULTILINE):
+        back = re.compile(rf"bra(?:\.uni)?\s+{re.escape(label[1])};")
+        jumps = list(back.finditer(ptx, label.end()))
+        if jumps:
+            found.append(ptx[label.end() : jumps[-1].end()])
+    return found
+
+
+def waits(sass: str) -> int:
+    """How often a program waits for memory: loads that wait for none before them count as one.
+
+    A line begins with what it waits for, bits of a number, and further on names the bit that it
+    frees when it is done: ``16:-:3:Y:2 LDG.E R2, ...`` waits for bit 4 and frees bit 3.
+    """
+    most = done = 0
+    under_way: dict[int, int] = {}  # by bit: how many waits are behind it once it is there
+    for line in re.finditer(r"^\s*(--|\d\d):.:(.):.:\S+\s+(.*)", sass, re.MULTILINE):
+        awaited = 0 if line[1] == "--" else int(line[1])
+        for bit in [b for b in under_way if awaited >> b & 1]:
+            done = max(done, under_way.pop(bit))
+        if "LDG" in line[3]:
+            most = max(most, done + 1)
+            under_way[int(line[2])] = max(under_way.get(int(line[2]), 0), done + 1)
+    return most
+
+
+BIAS = ("bias_ptr",)
+MORE = ("more_ptr",)  # a gradient in two parts
+NORM = ("mean_ptr", "scale_ptr", "shift_ptr")  # `joined.Norm`, of which the input is computed
+RESIDUAL = (*NORM, "beside_ptr", "more_ptr")  # and of a residual; a gradient in two parts
+BESIDE = ("beside_ptr", "mean_ptr", "more_ptr")  # a norm beside the input
+
+
+CASES = [
+    ((3211264, 64, 1), "bfloat16", "first", BIAS),  # columns, few channels: several rows as one
+    ((802816, 256, 1), "bfloat16", "first", MORE),
+    ((802816, 256, 1), "bfloat16", "first", BESIDE),
+    ((802816, 256, 1), "bfloat16", "first", RESIDUAL),
+    ((802816, 64, 1), "bfloat16", "first", NORM),
+    ((127 * 49, 96, 1), "bfloat16", "first", BIAS),  # incomplete rows at the end
+    ((131072, 192, 1), "float32", "first", BIAS),
+    ((128, 192, 256), "bfloat16", "first", BIAS),  # runs, several to a tile
+    ((128, 192, 256), "bfloat16", "first", MORE),
+    ((256, 512, 784), "bfloat16", "first", BIAS),  # rows
+    ((256, 512, 784), "float32", "first", MORE),
+    ((256, 1024, 196), "bfloat16", "first", ()),
+]
+FORWARD = [
+    ((262144, 128, 1), "bfloat16", "forward"),
+    ((262144, 128, 1), "float32", "forward"),
+    ((524288, 192, 1), "bfloat16", "forward"),  # several rows as one
+    ((127 * 49, 96, 1), "bfloat16", "forward"),  # incomplete rows at the end
+]
+RUNS = [
+    (view, dtype, "forward")
+    for view in ((16, 128, 256), (256, 256, 3136), (256, 512, 784))
+    for dtype in ("float32", "bfloat16")
+]
+SPANS = [((64, 64, 111 * 111), dtype, "forward") for dtype in ("float32", "bfloat16")]
+ROWS = ((256, 1024, 196), "bfloat16", "forward")
+SECOND = [
+    ((262144, 128, 1), "bfloat16", "second"),  # thousands of partial sums of a channel
+    ((128, 192, 256), "bfloat16", "second"),
+]
+AMD = [
+    (view, "bfloat16", which, (), ("hip", "gfx942", 64))
+    for view, which in (
+        ((262144, 128, 1), "forward"),
+        ((128, 192, 256), "forward"),
+        ((64, 64, 111 * 111), "forward"),
+        ((262144, 128, 1), "second"),
+    )
+]
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[tuple, str]:
+    """All code in one process: to start it takes longer than to compile for one case."""
+    cases = [*CASES, *FORWARD, *RUNS, *SPANS, ROWS, *SECOND, *AMD]
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    made = subprocess.run(
+        [sys.executable, "-W", "error", "-c", COMPILE],
+        input=json.dumps(cases),
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr[-2000:]
+    return dict(zip(cases, json.loads(made.stdout), strict=True))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_threads_add_up_on_their_own(made: dict[tuple, str], case: tuple) -> None:
+    bodies = [body for body in loops(made[case]) if "ld.global" in body]
+    assert bodies, "no loop that reads"
+    for body in bodies:
+        assert "st.global" in body
+        for barrier in ("bar.sync", "st.shared", "ld.shared"):
+            assert barrier not in body
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_second_kernel_of_a_backward_pass_may_get_ready(
+    made: dict[tuple, str], case: tuple
+) -> None:
+    assert "griddepcontrol.launch_dependents" in made[case]
+
+
+@pytest.mark.parametrize("case", SECOND)
+def test_the_second_kernel_of_a_backward_pass_waits(made: dict[tuple, str], case: tuple) -> None:
+    """What it reads before it waits is no more than slopes; whatever it writes comes after."""
+    before, after = made[case].split("griddepcontrol.wait")
+    assert before.count("ld.global") <= 2
+    assert "st.global" not in before
+    assert "ld.global" in after
+
+
+@pytest.mark.parametrize("case", FORWARD)
+def test_forward_programs_read_all_at_once(made: dict[tuple, str], case: tuple) -> None:
+    """Parameters too, in the threads that use them and in vectors: threads meet once."""
+    sass = made[case]
+    assert sass.count("BAR.SYNC") == 1
+    before, after = sass.split("BAR.SYNC")
+    loads = re.findall(r"LDG\S*", before)
+    assert len(loads) >= 8, loads  # four parameters and several tiles
+    assert all(".64" in load or ".128" in load for load in loads), set(loads)
+    assert "LDG" not in after
+    assert "STG" not in before
+    complete = case[0][0] % 2 == 0
+    assert waits(sass) <= (1 if complete else 2)
+
+
+@pytest.mark.parametrize("case", RUNS)
+def test_forward_programs_of_runs_wait_once(made: dict[tuple, str], case: tuple) -> None:
+    """For parameters and for all that they work on, which they read and write 16 bytes at once."""
+    sass = made[case]
+    assert waits(sass) == 1
+    assert len(re.findall(r"LDG\S*\.128", sass)) == len(re.findall(r"STG\S*\.128", sass)) == 2
+    assert "BAR.SYNC" not in sass
+
+
+@pytest.mark.parametrize("case", SPANS)
+def test_forward_programs_of_spans_read_vectors(made: dict[tuple, str], case: tuple) -> None:
+    """Wherever channels begin. They wait once, and once more where there are two channels."""
+    sass = made[case]
+    assert waits(sass) <= 2
+    assert len(re.findall(r"LDG\S*\.128", sass)) == len(re.findall(r"STG\S*\.128", sass)) == 2
+    assert "BAR.SYNC" not in sass
+
+
+def test_forward_programs_of_rows_wait_once(made: dict[tuple, str]) -> None:
+    """With Triton 3.6, whose assembler moves the last two of eight loads down, twice."""
+    sass = made[ROWS]
+    assert waits(sass) <= (1 if TRITON >= [3, 7] else 2)
+    assert len(re.findall(r"LDG\S*\.64", sass)) == len(re.findall(r"STG\S*\.64", sass)) == 8
+    assert "BAR.SYNC" not in sass
+
+
+@pytest.mark.parametrize("case", AMD)
+def test_amds_compiler_takes_these_kernels_too(made: dict[tuple, str], case: tuple) -> None:
+    assert re.search(r"(global|buffer)_store", made[case])
