@@ -27,14 +27,14 @@ from torch import Tensor, nn
 import places
 import torch_srelu as ts
 from torch_srelu.adaptive.quantile_search import QuantileSearch
-from torch_srelu.lab.batches import Batches
-from torch_srelu.lab.distributed import Team
-from torch_srelu.lab.environment import environment
-from torch_srelu.lab.nets import build
-from torch_srelu.lab.recipes import recipe
-from torch_srelu.lab.seeds import DropoutStream
-from torch_srelu.lab.sources import EVALUATED
-from torch_srelu.lab.steps import Step, forward, make_optimizer
+from torch_srelu.lab.config.recipes import recipe
+from torch_srelu.lab.data.batches import Batches
+from torch_srelu.lab.data.pipeline import EVALUATED
+from torch_srelu.lab.models.nin_networks import build
+from torch_srelu.lab.records.collect_env import environment
+from torch_srelu.lab.runtime.distributed import Team
+from torch_srelu.lab.runtime.seeds import DropoutStream
+from torch_srelu.lab.training.step import Step, forward, make_optimizer
 
 BATCH = 128  # of the training
 TIMED = ("epoch_s", "forward_s", "scans_s", "adapt_s")

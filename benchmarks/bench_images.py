@@ -24,15 +24,15 @@ from typing import Any
 import torch
 
 import places
-from torch_srelu.lab import sources
-from torch_srelu.lab.data.places import locate
-from torch_srelu.lab.data.registry import dataset
-from torch_srelu.lab.distributed import Team, choose_device
-from torch_srelu.lab.environment import environment
+from torch_srelu.lab.config.run import Run
+from torch_srelu.lab.data import pipeline
+from torch_srelu.lab.data.datasets import dataset
+from torch_srelu.lab.data.locations import locate
 from torch_srelu.lab.paper.systems import SYSTEMS
-from torch_srelu.lab.run import Run
-from torch_srelu.lab.session import Session
-from torch_srelu.lab.train import algorithms
+from torch_srelu.lab.records.collect_env import environment
+from torch_srelu.lab.runtime.distributed import Team, choose_device
+from torch_srelu.lab.training.loop import algorithms
+from torch_srelu.lab.training.trainer import Session
 
 COLUMNS = (
     *("what", "activation", "images_per_s", "lowest", "highest", "rounds", "steps", "batch"),
@@ -98,13 +98,13 @@ def measure(what: str, name: str, given: argparse.Namespace) -> Row:
 
 def opened(run: Run, streamed: bool, given: argparse.Namespace) -> Session:
     """A run that is about to begin, with images that are kept or streamed."""
-    usual = sources.KEPT_BYTES
-    sources.KEPT_BYTES = 0 if streamed else usual
+    usual = pipeline.KEPT_BYTES
+    pipeline.KEPT_BYTES = 0 if streamed else usual
     cuda = given.device.type == "cuda"
     try:
         return Session(run, given.data, given.device, Team(), capture=cuda, compiled=cuda)
     finally:
-        sources.KEPT_BYTES = usual
+        pipeline.KEPT_BYTES = usual
 
 
 def rate(session: Session, alone: bool, epoch: int, steps: int) -> float:

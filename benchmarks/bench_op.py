@@ -21,8 +21,8 @@ import torch
 
 import places
 from torch_srelu import backends
-from torch_srelu.lab.bench import PASSES, PROVIDERS, Case, Timing, measure
-from torch_srelu.lab.environment import environment
+from torch_srelu.lab.analysis.op_timing import PASSES, PROVIDERS, Case, Timing, measure
+from torch_srelu.lab.records.collect_env import environment
 
 COLUMNS = (
     *("provider", "shape", "dtype", "layout", "pass", "clock", "median_us", "p20_us", "p80_us"),

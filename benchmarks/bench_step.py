@@ -28,7 +28,7 @@ from typing import Any
 import torch
 
 import places
-from torch_srelu.lab.environment import environment
+from torch_srelu.lab.records.collect_env import environment
 from training_steps import (
     ACTIVATIONS,
     MODES,

@@ -21,10 +21,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from places import COMMITTED
-from torch_srelu.lab.bench import FLOOR, PASSES
-from torch_srelu.lab.colours import colours
-from torch_srelu.lab.files import write
-from torch_srelu.lab.paper.drawing import SOFT, panels, render, styled
+from torch_srelu.lab.analysis.op_timing import FLOOR, PASSES
+from torch_srelu.lab.paper.figures.drawing import SOFT, panels, render, styled
+from torch_srelu.lab.util.colors import colours
+from torch_srelu.lab.util.files import write
 
 ITEM_BYTES = {"float32": 4, "bfloat16": 2}
 PICTURE = "bandwidth.svg"

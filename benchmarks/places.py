@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torch_srelu.lab.files import write
+from torch_srelu.lab.util.files import write
 
 COMMITTED = Path(__file__).parent / "results"
 OWN = Path("runs", "bench")

@@ -15,13 +15,13 @@ import torch.nn.functional as F
 from torch import nn
 
 from torch_srelu import SReLU, convert, param_groups, recompute_outputs
-from torch_srelu.lab.batches import Batches
-from torch_srelu.lab.capture import captured
-from torch_srelu.lab.distributed import Team
-from torch_srelu.lab.nets import build
-from torch_srelu.lab.recipes import recipe
-from torch_srelu.lab.seeds import DropoutStream
-from torch_srelu.lab.steps import Step, make_optimizer
+from torch_srelu.lab.config.recipes import recipe
+from torch_srelu.lab.data.batches import Batches
+from torch_srelu.lab.models.nin_networks import build
+from torch_srelu.lab.runtime.cuda_graphs import captured
+from torch_srelu.lab.runtime.distributed import Team
+from torch_srelu.lab.runtime.seeds import DropoutStream
+from torch_srelu.lab.training.step import Step, make_optimizer
 
 RELU, SRELU = "relu", "srelu"
 RECOMPUTED, IN_PART = "srelu recomputed", "srelu recomputed in part"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from torch_srelu.lab.environment import environment
+from torch_srelu.lab.records.collect_env import environment
 
 ROOT = Path(__file__).parents[1]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from torch_srelu.lab.bench import FLOOR, PASSES, Case, measure
+from torch_srelu.lab.analysis.op_timing import FLOOR, PASSES, Case, measure
 
 ROOT = Path(__file__).parent.parent
 COMMITTED = ROOT / "benchmarks" / "results"

@@ -10,8 +10,8 @@ import pytest
 import torch
 from reproduction import all_of
 
-from torch_srelu.lab import archives
 from torch_srelu.lab.paper.standing import Standing
+from torch_srelu.lab.records import archives
 
 
 @pytest.fixture(autouse=True)

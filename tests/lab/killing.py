@@ -15,8 +15,8 @@ import sys
 import torch
 import torch._dynamo  # what training imports late
 
-from torch_srelu.lab.recipes import recipe
-from torch_srelu.lab.train import train
+from torch_srelu.lab.config.recipes import recipe
+from torch_srelu.lab.training.loop import train
 
 RUN = recipe("digits", "srelu", 1, epochs=3, freeze=1, batch=64, validation=0.2, ema=0.9)
 MOMENTS = 70  # at most, of some 700 that the run has: ten children do not get to its end

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from torch_srelu.lab.data import cifar
-from torch_srelu.lab.data.registry import DATASETS, DataSet
+from torch_srelu.lab.data.datasets import DATASETS, DataSet
 
 
 def idx_file(array: np.ndarray) -> bytes:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from specimens import record_of
 
-from torch_srelu.lab.nets import Conv, plan
+from torch_srelu.lab.config.run import Run
+from torch_srelu.lab.models.nin_networks import Conv, plan
 from torch_srelu.lab.paper.blocks import contests
 from torch_srelu.lab.paper.contests import wanted
-from torch_srelu.lab.records import Record
-from torch_srelu.lab.run import Run
+from torch_srelu.lab.records.run_record import Record
 
 LAYERS = {layer.name: 3 for layer in plan("nin-cifar10").layers if isinstance(layer, Conv)}
 # Of 200 images, and the seed more.

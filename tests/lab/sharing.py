@@ -13,11 +13,11 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from torch_srelu.lab.distributed import team, world_size
-from torch_srelu.lab.recipes import recipe
-from torch_srelu.lab.run import Run
-from torch_srelu.lab.session import Session
-from torch_srelu.lab.train import train
+from torch_srelu.lab.config.recipes import recipe
+from torch_srelu.lab.config.run import Run
+from torch_srelu.lab.runtime.distributed import team, world_size
+from torch_srelu.lab.training.loop import train
+from torch_srelu.lab.training.trainer import Session
 
 CPU = torch.device("cpu")
 

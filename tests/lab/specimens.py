@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from torch_srelu.lab import records
-from torch_srelu.lab.history import PROBABILITIES, History, Metrics
-from torch_srelu.lab.run import Run
+from torch_srelu.lab.config.run import Run
+from torch_srelu.lab.records import run_record
+from torch_srelu.lab.records.history import PROBABILITIES, History, Metrics
 
 IMAGES = 200
 LAYERS = {"conv1": 5, "cccp1": 3}
@@ -31,7 +31,7 @@ def specimen(
     layers: dict[str, int] = LAYERS,
     environment: dict[str, Any] = ENVIRONMENT,
     **fields: Any,
-) -> records.Record:
+) -> run_record.Record:
     """A run that misclassified the images ``wrong`` of 200; with no status it is unfinished."""
     freeze = 1 if activation == "srelu" else 0
     run = Run(
@@ -50,17 +50,17 @@ def record_of(
     layers: dict[str, int] = LAYERS,
     environment: dict[str, Any] = ENVIRONMENT,
     kept: int | None = None,
-) -> records.Record:
+) -> run_record.Record:
     """The record of any run, with the outcome that is wanted; of ``kept`` epochs, or of all."""
-    record = records.create(root, run, environment)
+    record = run_record.create(root, run, environment)
     history = _history(run, layers, status, kept or run.epochs)
-    records.write_history(record.folder, history)
+    run_record.write_history(record.folder, history)
     labels = torch.arange(IMAGES) % 10
     predictions = labels.clone()
     predictions[list(wrong)] += 1
     tested = status in ("finished", "diverged")  # as the laboratory does: not the dead
     if tested:
-        records.write_predictions(record.folder, predictions, labels)
+        run_record.write_predictions(record.folder, predictions, labels)
     if status is not None:
         error = len(wrong) / IMAGES if tested else None
         result: dict[str, Any] = {
@@ -76,8 +76,8 @@ def record_of(
         }
         if run.ema:
             result["ema_test_error"] = error and error / 2
-        records.write_run(record.folder, run, environment, result)
-    return records.load(record.folder)
+        run_record.write_run(record.folder, run, environment, result)
+    return run_record.load(record.folder)
 
 
 def _history(run: Run, layers: dict[str, int], status: str | None, epochs: int) -> History:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from torch_srelu.lab.seeds import DropoutStream
+from torch_srelu.lab.runtime.seeds import DropoutStream
 
 
 def stream() -> DropoutStream:

@@ -34,7 +34,7 @@ class AdaptiveInitCallback(AdaptAfter, pl.Callback):
     the precision plugin and the batch transfer hooks, of all loaders together, and as many batches
     as the Trainer takes.
 
-    Its arguments, and ``init``, are those of `torch_srelu.integrations.callback_schedule.AdaptAfter`.
+    Its arguments, and ``init``, are those of `AdaptAfter`.
 
     Example:
         >>> from lightning.pytorch import Trainer

@@ -84,7 +84,7 @@ class AdaptiveInitCallback(AdaptAfter, TrainerCallback):
     goes on in the phase that the epoch of the checkpoint says; a model that this callback has
     adapted already just trains on.
 
-    Its arguments, and ``init``, are those of `torch_srelu.integrations.callback_schedule.AdaptAfter`.
+    Its arguments, and ``init``, are those of `AdaptAfter`.
 
     Example:
         >>> from torch_srelu.integrations.transformers import AdaptiveInitCallback

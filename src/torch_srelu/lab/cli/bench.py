@@ -11,12 +11,12 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from ...wording import counted
-from .. import bench as benchmark
-from ..bench import FLOOR, PROVIDERS, Case, Timing
-from ..choices import check_choice
-from ..distributed import choose_device
-from ..environment import environment
+from ..._text import counted
+from ..analysis import op_timing as benchmark
+from ..analysis.op_timing import FLOOR, PROVIDERS, Case, Timing
+from ..records.collect_env import environment
+from ..runtime.distributed import choose_device
+from ..util.choices import check_choice
 from .terminal import console, examples, one_line_errors
 
 EXAMPLES = examples(

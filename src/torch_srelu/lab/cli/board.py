@@ -13,11 +13,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ...wording import counted
-from ..fates import FINISHED
-from ..records import Record
-from ..run import Run
-from ..watch import Progress
+from ..._text import counted
+from ..config.run import Run
+from ..records.run_record import Record
+from ..records.run_status import FINISHED
+from ..training.callbacks import Progress
 from .terminal import duration
 
 QUIET_SECONDS = 15  # a log file gets a sign of life this often

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
-from ..activations import ACTIVATIONS, activation
-from ..choices import check_choice
-from ..recipes import recipe
-from ..run import ADAPTIVE_FIELDS, SRELU_FIELDS, Run
+from ..config.recipes import recipe
+from ..config.run import ADAPTIVE_FIELDS, SRELU_FIELDS, Run
+from ..models.activation_registry import ACTIVATIONS, activation
+from ..util.choices import check_choice
 
 CHOSEN_OTHERWISE = {  # fields of `Run`, and how
     "dataset": "with --dataset",

@@ -19,8 +19,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from ..data import download, places
-from ..data.registry import DATASETS, dataset
+from ..data import download, locations
+from ..data.datasets import DATASETS, dataset
 from .terminal import console, examples, one_line_errors
 
 app = typer.Typer(
@@ -54,7 +54,7 @@ def show(context: typer.Context, data: DataFolder = None) -> None:
         for entry in DATASETS.values():
             if entry.kind == "digits":
                 where = Text("part of scikit-learn")
-            elif found := places.find(entry, data):
+            elif found := locations.find(entry, data):
                 where = Text(str(found))
             elif entry.sources:
                 where = Text(f"missing: srelu data get {entry.name}", style="yellow")
@@ -63,8 +63,8 @@ def show(context: typer.Context, data: DataFolder = None) -> None:
             shape = " x ".join(map(str, entry.shape))
             table.add_row(entry.name, shape, str(entry.classes), where)
         console.print(table)
-        looked = ", then ".join(map(str, places.data_folders(data)))
-        console.print(Text(f"Looked in {looked} (--data, ${places.VARIABLE}, the cache)."))
+        looked = ", then ".join(map(str, locations.data_folders(data)))
+        console.print(Text(f"Looked in {looked} (--data, ${locations.VARIABLE}, the cache)."))
 
 
 @app.command()

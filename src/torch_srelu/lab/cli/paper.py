@@ -10,12 +10,14 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from .. import files, tables
-from ..choices import check_choice
-from ..paper import ablations, differences, fit, grids, listing, page
+from ..analysis import tables
+from ..paper import results_page
 from ..paper.standing import Standing
-from . import blocks
-from .blocks import ResultsFolder
+from ..paper.tables import ablations, differences, fit, paper_tables, row_list
+from ..util import files
+from ..util.choices import check_choice
+from . import paper_runs
+from .paper_runs import ResultsFolder
 from .terminal import console, examples, one_line_errors
 
 app = typer.Typer(
@@ -65,9 +67,9 @@ def _table(name: str) -> Callable[..., None]:
         with one_line_errors():
             standing = Standing.committed(results)
             if as_json:
-                print(json.dumps(grids.entries(name, standing), indent=2))
+                print(json.dumps(paper_tables.entries(name, standing), indent=2))
             else:
-                _print(grids.table(name, standing))
+                _print(paper_tables.table(name, standing))
 
     return command
 
@@ -92,14 +94,16 @@ def _tables(results: ResultsFolder = None) -> None:
     """Tables 1 to 5, one after the other: a number or what would fill it in every cell."""
     with one_line_errors():
         standing = Standing.committed(results)
-        for name in grids.NAMES:
-            _print(grids.table(name, standing))
+        for name in paper_tables.NAMES:
+            _print(paper_tables.table(name, standing))
 
 
-@app.command("page", help=f"Write {page.PAGE}, its figures, and what {page.README} quotes.")
+@app.command(
+    "page", help=f"Write {results_page.PAGE}, its figures, and what {results_page.README} quotes."
+)
 def _page(results: ResultsFolder = None) -> None:
     with one_line_errors():
-        for path in page.write(Standing.committed(results), results):
+        for path in results_page.write(Standing.committed(results), results):
             console.print(Text(f"{path} is written"))
 
 
@@ -119,7 +123,7 @@ def _recorded_figure(name: str) -> Callable[..., None]:
 
 def _draw(name: str, out: Path, results: Path | None = None) -> None:
     with one_line_errors():
-        from ..paper.figures import DRAWN, FORMATS, FROM_RECORDS, render
+        from ..paper.figures.figure_list import DRAWN, FORMATS, FROM_RECORDS, render
 
         kind = out.suffix.removeprefix(".")
         check_choice(f"file type of {out}", kind, FORMATS)
@@ -149,7 +153,7 @@ def _fit(results: ResultsFolder = None) -> None:
 def _rows(results: ResultsFolder = None) -> None:
     """Every row of Tables 1, 2, 4 and 5: its command and cost, the paper's value and ours."""
     with one_line_errors():
-        _print(listing.grids(Standing.committed(results)))
+        _print(row_list.grids(Standing.committed(results)))
 
 
 @app.command("differences")
@@ -168,5 +172,5 @@ for _name, _words in DRAWN_FIGURES.items():
     app.command(_name, help=_words)(_drawn_figure(_name))
 for _name, _words in RECORDED_FIGURES.items():
     app.command(_name, help=_words)(_recorded_figure(_name))
-app.command("run")(blocks.run)
-app.command("collect")(blocks.collect)
+app.command("run")(paper_runs.run)
+app.command("collect")(paper_runs.collect)

@@ -10,8 +10,10 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from .. import comparison, files, records, tables
-from ..comparison import Comparison
+from ..analysis import comparison, tables
+from ..analysis.comparison import Comparison
+from ..records import run_record
+from ..util import files
 from .terminal import console, examples, one_line_errors
 
 EXAMPLES = examples(
@@ -51,7 +53,7 @@ def report(
     comparisons on one page.
     """
     with one_line_errors():
-        found = records.find(folder)
+        found = run_record.find(folder)
         if not found:
             raise ValueError(
                 f"there are no records in {folder}: train some with `srelu compare`, or name "

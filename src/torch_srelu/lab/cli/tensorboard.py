@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..history import Metrics
-from ..records import Record
-from ..watch import Progress
+from ..records.history import Metrics
+from ..records.run_record import Record
+from ..training.callbacks import Progress
 from .terminal import errors
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from ..held import Busy
+from ..records.locks import Busy
 from .file_errors import explain
 
 FAILED, INTERRUPTED = 1, 130

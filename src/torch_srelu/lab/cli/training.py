@@ -12,15 +12,16 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from ...wording import counted
-from .. import comparison, files, tables
-from ..choices import check_choice
-from ..distributed import world_size
-from ..records import Record
-from ..run import Run
-from ..systems import PLANS
-from ..train import train as train_run
-from ..watch import Progress, Stopped
+from ..._text import counted
+from ..analysis import comparison, tables
+from ..config.run import Run
+from ..models.network_registry import PLANS
+from ..records.run_record import Record
+from ..runtime.distributed import world_size
+from ..training.callbacks import Progress, Stopped
+from ..training.loop import train as train_run
+from ..util import files
+from ..util.choices import check_choice
 from .board import Board, shown
 from .choosing import SETTINGS, chosen_runs, parse_settings, rivals_in_words
 from .data import DataFolder, check_data_folder

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .errors import DataError
+from .data_errors import DataError
 
 PIXELS = 3 * 32 * 32
 

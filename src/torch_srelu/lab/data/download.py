@@ -9,9 +9,9 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from .errors import DataError
-from .places import cache_folder
-from .registry import DataSet, Source
+from .data_errors import DataError
+from .datasets import DataSet, Source
+from .locations import cache_folder
 
 _CHUNK = 1 << 18
 _TIMEOUT = 30

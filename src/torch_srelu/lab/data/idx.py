@@ -9,7 +9,7 @@ import zlib
 import torch
 from torch import Tensor
 
-from .errors import DataError
+from .data_errors import DataError
 
 _UNSIGNED_BYTES = 0x08
 

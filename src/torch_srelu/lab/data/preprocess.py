@@ -16,7 +16,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from .. import files
+from ..util import files
 
 CONTRAST = 55.0
 REGULARISER = 0.1

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..choices import check_choice
-from ..fates import FINISHED
-from ..records import Results
-from ..run import Run
+from ..config.run import Run
+from ..records.run_record import Results
+from ..records.run_status import FINISHED
+from ..util.choices import check_choice
 from . import variants
 from .contests import Block, Contest, Entry, with_needs
 from .rows import ROWS, nin_lrelu

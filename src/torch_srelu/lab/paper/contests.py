@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..fates import DEAD
-from ..records import Results
-from ..run import Run
+from ..config.run import Run
+from ..records.run_record import Results
+from ..records.run_status import DEAD
 
 OWN = "own"  # the length of a system that has its own, not that of the protocol
 GIVE_UP = 5  # dead seeds, after which a contest is not pursued: the protocol itself is at fault

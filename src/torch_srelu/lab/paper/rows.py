@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..recipes import faithful
-from ..run import Run
+from ..config.recipes import faithful
+from ..config.run import Run
 
 Recipe = Callable[..., Run]  # (condition, seed, length="short") -> Run
 ROWS: dict[str, Recipe] = {}

@@ -9,13 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from ...wording import counted
-from .. import files, records, statistics
-from ..comparison import Comparison, Rival, compare, place
-from ..fates import DEAD
-from ..records import Record, seconds_of
-from ..run import Run
-from ..statistics import Summary
+from ..._text import counted
+from ..analysis import sample_statistics
+from ..analysis.comparison import Comparison, Rival, compare, place
+from ..analysis.sample_statistics import Summary
+from ..config.run import Run
+from ..records import run_record
+from ..records.run_record import Record, seconds_of
+from ..records.run_status import DEAD
+from ..util import files
 from .blocks import contests
 from .contests import GIVE_UP, Contest, Entry, wanted, with_needs
 
@@ -41,7 +43,7 @@ class Cell:
     def averaged(self) -> Summary | None:
         """The errors of the averaged weights; None if no run finished."""
         errors = [100 * r.result["ema_test_error"] for r in self.rival.finished if r.result]
-        return statistics.summarise_errors(errors) if errors else None
+        return sample_statistics.summarise_errors(errors) if errors else None
 
 
 class Standing:
@@ -53,13 +55,13 @@ class Standing:
 
     def __init__(self, found: Iterable[Record]) -> None:
         self._ended = {r.run.key(): r for r in found if r.result is not None}
-        self.results = records.results(self._ended.values())
+        self.results = run_record.results(self._ended.values())
 
     @classmethod
     def committed(cls, folder: Path | None = None) -> Standing:
         """That of the committed records, in ``folder`` or where they are found."""
         root = folder or results_folder()
-        found = records.find(root) if files.is_folder(root) else []
+        found = run_record.find(root) if files.is_folder(root) else []
         if not found:
             raise ValueError(
                 f"there are no committed records in {root}: run this in a clone of the project, "

@@ -1,6 +1,6 @@
 """The rows of the paper's tables that are whole systems: one function a row, in `SYSTEMS`.
 
-Each system is trained as its authors did (`lab.rivals.recipes`), with what all rows of the
+Each system is trained as its authors did (`lab.config.rival_recipes`), with what all rows of the
 reproduction share: averaged weights as a second result, bfloat16, bit-equal repetition. On CIFAR
 most are cut to 60 epochs, with their schedule: such a run is called short and says nothing about
 the paper's value. An epoch of CIFAR is 390 steps of 128 images or 500 of 100, one of MNIST 468 or
@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..recipes import CONDITIONS, FAITHFUL, recipe
-from ..rivals.recipes import RECIPES, SHORT, rival
-from ..run import Run
+from ..config.recipes import CONDITIONS, FAITHFUL, recipe
+from ..config.rival_recipes import RECIPES, SHORT, rival
+from ..config.run import Run
 
 System = Callable[[str, int], Run]  # (condition, seed) -> Run
 SYSTEMS: dict[str, System] = {}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..fates import DEAD, FINISHED
-from ..recipes import faithful
-from ..records import Results
-from ..run import Run
+from ..config.recipes import faithful
+from ..config.run import Run
+from ..records.run_record import Results
+from ..records.run_status import DEAD, FINISHED
 from .contests import GIVE_UP
 
 SLOPES = (0.01, 0.1, 0.2, 0.33)  # of LReLU, among which the validation data choose

@@ -20,22 +20,22 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from ... import __version__
-from ..comparison import Comparison
-from . import learned, sections
+from ..analysis.comparison import Comparison
+from . import explorer_data, sections
 
 
 def render(comparisons: Sequence[Comparison]) -> str:
     """The whole page for one or more comparisons.
 
     Args:
-        comparisons: At least one, as `torch_srelu.lab.comparison.compare` makes them.
+        comparisons: At least one, as `torch_srelu.lab.analysis.comparison.compare` makes them.
     """
     drawn: dict[str, go.Figure] = {}
     parts = [
         sections.comparison(c, place, drawn, alone=len(comparisons) == 1)
         for place, c in enumerate(comparisons)
     ]
-    explorer = learned.explorer(sections.named_runs(comparisons))
+    explorer = explorer_data.explorer(sections.named_runs(comparisons))
     if explorer:
         parts.append(sections.explorer())
     parts.append(sections.provenance(comparisons))

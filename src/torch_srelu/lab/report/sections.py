@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 
 import plotly.graph_objects as go
 
+from ..._text import counted
 from ...module import NAMES
-from ...wording import counted
-from .. import tables
-from ..comparison import Comparison
-from ..fates import FINISHED
-from ..learned import Layer, layers
+from ..analysis import tables
+from ..analysis.comparison import Comparison
+from ..analysis.learned_parameters import Layer, layers
 from ..paper.published import LEARNED_NAMES
-from ..records import Record, seconds_of
-from . import figures
+from ..records.run_record import Record, seconds_of
+from ..records.run_status import FINISHED
+from . import plots
 
 CURVES = (
     ("train_loss", "training loss", 1),
@@ -76,17 +76,17 @@ def comparison(c: Comparison, place: int, drawn: dict[str, go.Figure], *, alone:
 <div class="plot {kind}" data-figure="{name}"></div></figure>"""
 
     section("Result", _text(tables.verdict(c)))
-    errors = figures.errors(c)
+    errors = plots.errors(c)
     parts += [plot("errors", errors) if errors else "", _errors(c), _differences(c)]
     curves = [
         plot(column, figure)
         for column, label, unit in CURVES
-        if (figure := figures.convergence(c, column, label, unit))
+        if (figure := plots.convergence(c, column, label, unit))
     ]
     if curves:
         words = "Mean over seeds; the band reaches from the lowest to the highest seed."
         section("Convergence", words, f'<div class="pair">{"".join(curves)}</div>')
-    magnitude = figures.magnitude(c)
+    magnitude = plots.magnitude(c)
     if magnitude:
         words = "Mean absolute value of what each activation receives, after the last epoch."
         section("Magnitude of inputs by layer", words, plot("magnitude", magnitude))
@@ -148,7 +148,7 @@ def _run_row(record: Record) -> list[str]:
 
 def _errors(c: Comparison) -> str:
     """The errors' table, each rival with the colour of its curves, the lowest mean in bold."""
-    grid, palette = tables.errors(c), figures.colours_of(c)
+    grid, palette = tables.errors(c), plots.colours_of(c)
     lowest = min((r.summary.mean for r in c.rivals if r.summary), default=None)
     rows = []
     for rival, row in zip(c.rivals, grid.rows, strict=True):

@@ -1,0 +1,1 @@
+"""Comparisons of runs: statistics, tables and timings."""

@@ -1,0 +1,263 @@
+"""Rivals side by side: which runs belong together, and what they say against a baseline."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..._text import counted
+from ..config.run import ADAPTIVE_FIELDS, SRELU_FIELDS, Run
+from ..records.run_record import Record, seconds_of
+from ..records.run_status import FINISHED, UNFINISHED
+from ..util.choices import check_choice
+from . import sample_statistics
+from .sample_statistics import Interval, Paired, Pooled, Summary
+
+# What makes a rival. Everything else, but for the seed, is the protocol that all rivals share.
+OWN_FIELDS = (*ADAPTIVE_FIELDS, *SRELU_FIELDS)
+RIVAL_FIELDS = ("activation", "options", *OWN_FIELDS)
+
+
+@dataclass(frozen=True)
+class Rival:
+    """All runs that differ in the seed alone."""
+
+    name: str
+    records: tuple[Record, ...]  # by seed
+
+    @cached_property
+    def finished(self) -> list[Record]:
+        """The records that count: neither dead nor diverged nor still without a result."""
+        return [r for r in self.records if r.result and r.result["status"] == FINISHED]
+
+    @cached_property
+    def errors(self) -> dict[int, float]:
+        """Test error in percent of the last epoch by seed, of the runs that finished."""
+        return {r.run.seed: 100 * r.result["test_error"] for r in self.finished if r.result}
+
+    @cached_property
+    def fates(self) -> Counter[str]:
+        """How many runs finished, died, diverged or have no result yet."""
+        return Counter(r.result["status"] if r.result else UNFINISHED for r in self.records)
+
+    @cached_property
+    def summary(self) -> Summary | None:
+        """Mean, spread and interval of the errors; None if no run finished."""
+        return (
+            sample_statistics.summarise_errors(list(self.errors.values())) if self.errors else None
+        )
+
+    @cached_property
+    def seconds(self) -> float | None:
+        """Mean training time of a finished run."""
+        times = [seconds_of(r.result) for r in self.finished if r.result]
+        return float(np.mean(times)) if times else None
+
+    def wrong(self, seeds: Sequence[int]) -> np.ndarray | None:
+        """Which test images were misclassified, (seeds, images).
+
+        None if that was not kept, or if the seeds were tested on different numbers of images.
+        """
+        records = {r.run.seed: r for r in self.records if r.tested}
+        if not records.keys() >= set(seeds):
+            return None
+        wrong = [records[s].wrong().numpy() for s in seeds]
+        return np.stack(wrong) if len({len(images) for images in wrong}) == 1 else None
+
+
+@dataclass(frozen=True)
+class Versus:
+    """A rival's error minus the baseline's, in points of percent.
+
+    Attributes:
+        paired: Over the seeds that both finished.
+        p: The paired test's p-value after Holm's correction over all rivals.
+        pooled: Interval of the difference from the spread within all cells together.
+        images: Bootstrap interval over the choice of test images, the seeds being given.
+    """
+
+    paired: Paired
+    p: float | None
+    pooled: Interval | None
+    images: Interval | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Rivals under one protocol, the baseline among them.
+
+    Attributes:
+        title: What was trained, in words.
+        protocol: The decisions that all rivals share.
+        rivals: In the order in which they were begun.
+        baseline: The one that the others are measured against.
+    """
+
+    title: str
+    protocol: dict[str, Any]
+    rivals: tuple[Rival, ...]
+    baseline: Rival
+
+    @cached_property
+    def records(self) -> list[Record]:
+        """The records of all rivals."""
+        return [record for rival in self.rivals for record in rival.records]
+
+    @cached_property
+    def places(self) -> list[str]:
+        """Where the numbers come from: hardware and the versions that decide them."""
+        return sorted({place(e) for record in self.records for e in record.environments})
+
+    @cached_property
+    def pooled(self) -> Pooled | None:
+        """The spread of errors within cells, from all rivals together."""
+        return sample_statistics.pool([list(r.errors.values()) for r in self.rivals])
+
+    @cached_property
+    def versus(self) -> dict[str, Versus]:
+        """Each rival against the baseline, by name; rivals without a common seed are absent."""
+        tests = {
+            rival.name: (rival, seeds, self._paired(rival, seeds))
+            for rival in self.rivals
+            if rival is not self.baseline and (seeds := self._common_seeds(rival))
+        }
+        corrected = sample_statistics.holm([paired.p for _, _, paired in tests.values()])
+        return {
+            name: Versus(paired, p, self._pooled_interval(rival), self._images(rival, seeds))
+            for (name, (rival, seeds, paired)), p in zip(tests.items(), corrected, strict=True)
+        }
+
+    def _common_seeds(self, rival: Rival) -> list[int]:
+        return sorted(rival.errors.keys() & self.baseline.errors.keys())
+
+    def _paired(self, rival: Rival, seeds: list[int]) -> Paired:
+        return sample_statistics.paired(
+            [rival.errors[s] for s in seeds], [self.baseline.errors[s] for s in seeds]
+        )
+
+    def _pooled_interval(self, rival: Rival) -> Interval | None:
+        ours, base = rival.summary, self.baseline.summary
+        if self.pooled is None or ours is None or base is None:
+            return None
+        return self.pooled.interval(ours.mean - base.mean, ours.n, base.n)
+
+    def _images(self, rival: Rival, seeds: list[int]) -> Interval | None:
+        ours, base = rival.wrong(seeds), self.baseline.wrong(seeds)
+        if ours is None or base is None or ours.shape != base.shape:
+            return None
+        low, high = sample_statistics.bootstrap(ours, base)
+        return 100 * low, 100 * high
+
+
+def compare(records: Iterable[Record], baseline: str | None = None) -> list[Comparison]:
+    """Sorts records into comparisons, one for each protocol, in the order they were begun.
+
+    Args:
+        records: Any records; of several with the same `Run`, the last that has a result counts.
+        baseline: Name of the rival that the others are measured against, wherever it took part;
+            elsewhere, and by default, it is relu, or the first rival if there is no relu.
+    """
+    groups = _grouped(_newest(records), lambda record: _protocol(record.run))
+    comparisons = [_comparison(group, baseline) for group in groups]
+    if baseline is not None:
+        known = dict.fromkeys(rival.name for c in comparisons for rival in c.rivals)
+        check_choice("baseline", baseline, known)
+    titles = _titles([c.protocol for c in comparisons])
+    return [replace(c, title=title) for c, title in zip(comparisons, titles, strict=True)]
+
+
+def names(runs: Sequence[Run]) -> list[str]:
+    """Each run's rival: the activation, its options, and what else tells it from the others.
+
+    Example:
+        >>> from torch_srelu.lab.config.recipes import recipe
+        >>> names([recipe("digits", "relu", seed=1), recipe("digits", "srelu", seed=1)])
+        ['relu', 'srelu']
+        >>> names([recipe("digits", "srelu", seed=1, quantile=q) for q in (0.8, 0.9)])
+        ['srelu:quantile=0.8', 'srelu:quantile=0.9']
+        >>> names([recipe("digits", "srelu", seed=1, fixed=f) for f in ((), ("t_r", "a_r"))])
+        ['srelu:fixed=[]', 'srelu:fixed=[t_r, a_r]']
+    """
+    cells = [_traits(run) for run in runs]
+    spelled = []
+    for cell in cells:
+        like = [other for other in cells if other["activation"] == cell["activation"]]
+        details = dict(cell["options"])
+        for field in OWN_FIELDS:
+            if any(other[field] != cell[field] for other in like):
+                details[field] = cell[field]
+        pairs = ",".join(f"{name}={_typed(value)}" for name, value in details.items())
+        spelled.append(f"{cell['activation']}:{pairs}" if pairs else cell["activation"])
+    return spelled
+
+
+def _typed(value: Any) -> str:
+    """A value as the command line takes it: lists without quotes."""
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)
+
+
+def _newest(records: Iterable[Record]) -> list[Record]:
+    chosen: dict[str, Record] = {}
+    for record in records:
+        key = record.run.key()
+        if record.result is not None or key not in chosen or chosen[key].result is None:
+            chosen[key] = record
+    return list(chosen.values())
+
+
+def _grouped(records: list[Record], trait: Callable[[Record], Any]) -> list[list[Record]]:
+    """Records with equal traits together, in order of appearance."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(repr(trait(record)), []).append(record)
+    return list(groups.values())
+
+
+def _comparison(records: list[Record], baseline: str | None) -> Comparison:
+    cells = _grouped(records, lambda record: _traits(record.run))
+    spelled = names([group[0].run for group in cells])
+    rivals = tuple(
+        Rival(name, tuple(sorted(group, key=lambda r: r.run.seed)))
+        for name, group in zip(spelled, cells, strict=True)
+    )
+    wanted = (name for name in (baseline, "relu", spelled[0]) if name in spelled)
+    base = rivals[spelled.index(next(wanted))]
+    return Comparison("", _protocol(records[0].run), rivals, base)
+
+
+def _protocol(run: Run) -> dict[str, Any]:
+    fields = run.to_dict()
+    if run.start:  # which weights a run begins with goes with its seed
+        fields["start"] = "another run's weights"
+    return {name: v for name, v in fields.items() if name not in (*RIVAL_FIELDS, "seed")}
+
+
+def _traits(run: Run) -> dict[str, Any]:
+    fields = run.to_dict()
+    return {name: fields[name] for name in RIVAL_FIELDS}
+
+
+def _titles(protocols: list[dict[str, Any]]) -> list[str]:
+    """Network, data and length, and whatever else tells a protocol from those like it."""
+
+    def title(p: dict[str, Any]) -> str:
+        return f"{p['net']} on {p['dataset']}, {counted(p['epochs'], 'epoch')}"
+
+    titles = []
+    for p in protocols:
+        like = [other for other in protocols if title(other) == title(p)]
+        differing = [name for name in p if any(other[name] != p[name] for other in like)]
+        titles.append(", ".join([title(p), *(f"{name} {p[name]}" for name in differing)]))
+    return titles
+
+
+def place(environment: Mapping[str, Any]) -> str:
+    """Where a record comes from, in words: hardware and the versions that decide its numbers."""
+    versions = environment.get("versions", {})
+    parts = [f"{name} {versions[name]}" for name in ("torch", "torch_srelu") if name in versions]
+    return ", ".join([str(environment.get("hardware", "unknown hardware")), *parts])

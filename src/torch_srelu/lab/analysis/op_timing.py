@@ -1,0 +1,199 @@
+"""What an activation costs: SReLU and its rivals, timed side by side on the device that is there.
+
+Times are medians over rounds in which every provider takes its turn, so that a slow moment of the
+machine hits all alike; read the ratios, which come from one run. The floor is what the bytes alone
+cost: a negation of the same tensor, timed in the same rounds, which reads and writes it once
+(forward: one read, one write; backward: two reads, one write).
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ... import SReLU, srelu
+from ...ops import reference
+from ..runtime.cuda_graphs import captured
+
+FLOOR = "byte floor"
+PASSES = {"forward": 1.0, "forward+backward": 2.5}  # times that its bytes amount to
+
+
+class Case(NamedTuple):
+    """One tensor to activate."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    layout: str  # "contiguous" or "channels_last"
+
+    @property
+    def mebibytes(self) -> float:
+        return torch.Size(self.shape).numel() * self.dtype.itemsize / 2**20
+
+    def tensor(self, device: str) -> Tensor:
+        x = torch.randn(self.shape, dtype=self.dtype, device=device)
+        return x.to(memory_format=torch.channels_last) if self.layout == "channels_last" else x
+
+
+@dataclass
+class Job:
+    """An activation of one tensor, ready to be timed."""
+
+    name: str
+    function: Callable[[Tensor], Tensor]
+    x: Tensor
+    grad: Tensor
+    params: Sequence[Tensor]
+
+    def forward(self) -> None:
+        self.function(self.x)
+
+    def forward_backward(self) -> None:
+        torch.autograd.grad(self.function(self.x), [self.x, *self.params], self.grad)
+
+
+class Timing(NamedTuple):
+    """One row of the result; times in seconds of one call."""
+
+    provider: str
+    case: Case
+    which: str  # a key of PASSES
+    clock: str  # "gpu": in a captured graph; "wall": eager, as the caller sees it
+    median: float
+    p20: float
+    p80: float
+    rounds: int
+
+
+Provider = tuple[Callable[[Tensor], Tensor], Sequence[Tensor]]
+
+
+def _prelu(channels: int, case: Case, device: str):
+    weight = torch.full((channels,), 0.25, dtype=case.dtype, device=device, requires_grad=True)
+    return partial(F.prelu, weight=weight), [weight]
+
+
+def _srelu(channels: int, device: str, form: str) -> Provider:
+    unit = SReLU(channels, t_r=0.5, a_r=0.7, t_l=-0.5, a_l=0.1, device=device)
+    params = (unit.t_r, unit.a_r, unit.t_l, unit.a_l)
+    if form == "fused":
+        return lambda x: srelu(x, *params), params  # a function, as its rivals are
+
+    def plain(x: Tensor) -> Tensor:
+        return reference.srelu(x, *params, 1)
+
+    return torch.compile(plain, dynamic=False) if form == "compiled" else plain, params
+
+
+PROVIDERS: dict[str, Callable[[int, Case, str], Provider]] = {
+    "relu": lambda c, case, device: (F.relu, []),
+    "leaky_relu": lambda c, case, device: (partial(F.leaky_relu, negative_slope=0.2), []),
+    "prelu": _prelu,
+    "gelu": lambda c, case, device: (F.gelu, []),
+    "srelu reference": lambda c, case, device: _srelu(c, device, "reference"),
+    "srelu compiled": lambda c, case, device: _srelu(c, device, "compiled"),
+    "srelu fused": lambda c, case, device: _srelu(c, device, "fused"),
+}
+
+
+def measure(
+    case: Case, providers: Iterable[str] = tuple(PROVIDERS), rounds: int = 20, device: str = "cpu"
+) -> Iterator[Timing]:
+    """Times every provider on ``case``; yields rows as they are ready, the floor among them."""
+    torch.compiler.reset()  # torch stops compiling a function that has seen too many shapes
+    x, grad = case.tensor(device).requires_grad_(), case.tensor(device)
+    jobs = []
+    for name in providers:
+        function, params = PROVIDERS[name](case.shape[1], case, device)
+        jobs.append(Job(name, function, x, grad, params))
+        jobs[-1].forward_backward()  # as after the first step of a training: what can be learnt is
+    for which in PASSES:
+        calls = {j.name: j.forward if which == "forward" else j.forward_backward for j in jobs}
+        clocks = {"wall": _wall}
+        if device == "cuda":
+            clocks = {"gpu": _graph_timer(), "wall": _wall_cuda}
+        for clock, timer in clocks.items():
+            negate = partial(torch.neg, x.detach(), out=torch.empty_like(x).detach())
+            seconds = _rounds({FLOOR: negate, **calls}, timer, rounds)
+            for name, times in seconds.items():
+                scale = PASSES[which] if name == FLOOR else 1.0
+                p20, median, p80 = (scale * q for q in _percentiles(times))
+                yield Timing(name, case, which, clock, median, p20, p80, rounds)
+
+
+def _rounds(
+    calls: dict[str, Callable[[], object]], timer: Callable, rounds: int
+) -> dict[str, list[float]]:
+    """Each call timed once a round, for so many rounds, after a warm-up."""
+    ready = {name: timer(call) for name, call in calls.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, timed in ready.items():
+            seconds[name].append(timed())
+    return seconds
+
+
+def _percentiles(times: list[float]) -> tuple[float, float, float]:
+    fifths = statistics.quantiles(times, n=5, method="inclusive")
+    return fifths[0], statistics.median(times), fifths[3]
+
+
+def _wall(call: Callable) -> Callable[[], float]:
+    """One call, right after another of the same: what its rivals left in the allocator is gone."""
+    call()
+
+    def timed() -> float:
+        call()
+        start = time.perf_counter()
+        call()
+        return time.perf_counter() - start
+
+    return timed
+
+
+def _wall_cuda(call: Callable, calls: int = 10) -> Callable[[], float]:
+    """The mean over a short burst of calls: what a training loop pays for each."""
+    for _ in range(3):
+        call()
+
+    def timed() -> float:
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(calls):
+            call()
+        torch.cuda.synchronize()
+        return (time.perf_counter() - start) / calls
+
+    return timed
+
+
+def _graph_timer() -> Callable[[Callable], Callable[[], float]]:
+    """Times a call by replaying it as a CUDA graph: no launch from Python in the number.
+
+    A buffer larger than the cache is written before each replay: the tensors come from memory.
+    """
+    flush = torch.empty(256 * 2**20, dtype=torch.int8, device="cuda")
+
+    def timer(call: Callable) -> Callable[[], float]:
+        graph = captured(call)
+
+        def timed() -> float:
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            flush.zero_()
+            start.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            return start.elapsed_time(end) / 1e3
+
+        return timed
+
+    return timer

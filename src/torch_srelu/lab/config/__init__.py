@@ -1,0 +1,1 @@
+"""Runs: every decision that can change a number, and recipes that make them."""

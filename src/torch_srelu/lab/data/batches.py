@@ -1,0 +1,131 @@
+"""Training data on the device, and the order in which an epoch visits them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from ..._text import counted
+from ..runtime.distributed import Team
+from ..runtime.seeds import generator
+
+
+def whole_steps(images: int, batch: int) -> int:
+    """The steps of an epoch: whole batches; the rest has its turn in other epochs."""
+    if batch > images:
+        raise ValueError(
+            f"a batch of {counted(batch, 'image')} is more than the "
+            f"{counted(images, 'training image')}: choose a smaller batch"
+        )
+    return images // batch
+
+
+def epoch_order(images: int, batch: int, seed: int, epoch: int) -> Tensor:
+    """The images of each step of ``epoch`` (steps, batch), in random order."""
+    steps = whole_steps(images, batch)
+    order = torch.randperm(images, generator=generator(seed, "order", epoch))
+    return order[: steps * batch].view(steps, batch)
+
+
+class BatchSource(Protocol):
+    """What a training step takes its batches from.
+
+    Attributes:
+        steps: Batches in an epoch.
+        device: Where they are.
+    """
+
+    steps: int
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def begin(self, epoch: int, step: int = 0) -> None:
+        """Goes to batch ``step`` of ``epoch``."""
+        ...
+
+    def advance(self) -> None:
+        """Called before every step, and never captured: waits for data from elsewhere."""
+        ...
+
+    def next(self) -> tuple[Tensor, Tensor]:
+        """The next images (B, C, H, W) and labels (B,): device work only, which may be captured."""
+        ...
+
+    def rewind(self) -> None:
+        """Makes some batch the next one, whichever: for steps that only warm up."""
+        ...
+
+    def state(self) -> list[Tensor]:
+        """The tensors that `next` changes."""
+        ...
+
+    def close(self) -> None:
+        """Called when no batch is taken any more."""
+        ...
+
+
+class Batches:
+    """Batches of this process, epoch by epoch: a function of the seed alone.
+
+    The order, the flips and the position are tensors on the device, written in place: taking a
+    batch is device work only, and a captured graph takes the next one at each replay.
+
+    Args:
+        images: Prepared training images (N, C, H, W) on the device.
+        labels: Their classes (N,), int64.
+        batch: Images in a step, over all processes.
+        seed: The run's seed.
+        flips: Whether each image is mirrored with probability 1/2, anew in every epoch.
+        team: This process among those that share the batch.
+    """
+
+    def __init__(
+        self, images: Tensor, labels: Tensor, batch: int, seed: int, flips: bool, team: Team
+    ) -> None:
+        self.images, self.labels, self.seed = images, labels, seed
+        self.steps, self.batch = whole_steps(len(images), batch), batch
+        self.share = team.share(batch)
+        local = self.share.stop - self.share.start
+        self.order = torch.zeros(self.steps, local, dtype=torch.int64, device=images.device)
+        self.mirrored = torch.zeros(len(images) if flips else 0, dtype=torch.bool).to(images.device)
+        self.position = torch.zeros(1, dtype=torch.int64, device=images.device)
+
+    def begin(self, epoch: int, step: int = 0) -> None:
+        """Goes to batch ``step`` of ``epoch``."""
+        order = epoch_order(len(self.images), self.batch, self.seed, epoch)
+        self.order.copy_(order[:, self.share])
+        if len(self.mirrored):
+            draws = generator(self.seed, "augmentation", epoch)
+            self.mirrored.copy_(torch.rand(len(self.images), generator=draws) < 0.5)
+        self.position.fill_(step)
+
+    @property
+    def device(self) -> torch.device:
+        return self.images.device
+
+    def advance(self) -> None:
+        """Nothing to wait for: all images are on the device."""
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+    def rewind(self) -> None:
+        """Makes the epoch's first batch the next one."""
+        self.position.zero_()
+
+    def state(self) -> list[Tensor]:
+        """The tensors that `next` changes."""
+        return [self.position]
+
+    def next(self) -> tuple[Tensor, Tensor]:
+        """The next images (B, C, H, W) and labels (B,)."""
+        chosen = self.order.index_select(0, self.position)[0]  # (B,)
+        self.position += 1
+        x, y = self.images.index_select(0, chosen), self.labels.index_select(0, chosen)
+        if len(self.mirrored):
+            mirrored = self.mirrored.index_select(0, chosen)[:, None, None, None]
+            x = torch.where(mirrored, x.flip(3), x)
+        return x, y

@@ -1,0 +1,1 @@
+"""Many runs at once, each in a process of its own."""

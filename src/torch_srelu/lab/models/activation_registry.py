@@ -1,0 +1,204 @@
+"""The rivals, by name: what stands after each convolution.
+
+A new one is registered in two lines; its keyword arguments become options of a run:
+
+    @register("swish-beta")
+    def _(site: Site, beta: float = 1.0) -> nn.Module: ...
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import Parameter
+
+from torch_srelu import SReLU
+
+from ..runtime.seeds import DropoutStream
+from ..util.choices import check_choice
+from .rivals.maxout import Maxout, ProbMaxout
+
+
+@dataclass(frozen=True)
+class Site:
+    """One place of a network where an activation stands."""
+
+    num_channels: int
+    height: int
+    width: int
+    generator: torch.Generator  # the run's random stream for activation parameters
+    pieces: int = 1  # inputs of each channel, for activations that join several into one
+    depth: int = 0  # sites before this one
+    stream: DropoutStream | None = None  # where activations draw from that are random in training
+
+
+@dataclass(frozen=True)
+class Activation:
+    """A registered activation.
+
+    Attributes:
+        name: What the user types.
+        build: Makes the module for one site; keyword arguments are the options.
+        adapts: Whether training freezes it at first and then sets it from its inputs
+            (`torch_srelu.AdaptiveInit`).
+        joins: Whether it joins several inputs into one output, and so needs a network with pieces.
+        is_srelu: Whether its modules are `torch_srelu.SReLU`.
+    """
+
+    name: str
+    build: Callable[..., nn.Module]
+    adapts: bool = False
+    joins: bool = False
+    is_srelu: bool = False
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The names of the options with their defaults."""
+        parameters = list(inspect.signature(self.build).parameters.values())[1:]
+        return {p.name: p.default for p in parameters}
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Raises ValueError if an option does not exist or has another type than its default."""
+        known = self.options
+        for name, value in options.items():
+            if not known:
+                raise ValueError(f"{self.name} has no options, got {name}={value!r}: leave it out")
+            check_choice(f"option of {self.name}", name, known)
+            expected = type(known[name])
+            right = isinstance(value, (int, float) if expected is float else expected)
+            if not right or isinstance(value, bool):
+                raise ValueError(
+                    f"option {name} of {self.name} must be like its default {known[name]!r}, "
+                    f"got {value!r}"
+                )
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"option {name} of {self.name} must be finite, got {value}")
+
+
+ACTIVATIONS: dict[str, Activation] = {}
+
+
+def register(
+    name: str, *, adapts: bool = False, joins: bool = False, is_srelu: bool = False
+) -> Callable[[Callable], Callable]:
+    """Decorates a function ``(site, **options) -> module`` that builds an activation."""
+
+    def add(build: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
+        ACTIVATIONS[name] = Activation(name, build, adapts, joins, is_srelu)
+        return build
+
+    return add
+
+
+def activation(name: str) -> Activation:
+    """The registered activation of that name.
+
+    Example:
+        >>> activation("lrelu").options
+        {'slope': 0.01}
+    """
+    check_choice("activation", name, ACTIVATIONS)
+    return ACTIVATIONS[name]
+
+
+class APL(nn.Module):
+    """Adaptive piecewise linear unit (Agostinelli et al., 2014).
+
+        h(x) = max(0, x) + sum_s a_s max(0, b_s - x)
+
+    Args:
+        shape: Shape of one hinge's parameters: (C, 1, 1) for one set per channel, (C, H, W) for one
+            per neuron, as published.
+        hinges: The number S of hinges.
+        generator: Draws a from U(-0.5, 0.5) and b from N(0, 0.5).
+
+    Example:
+        >>> apl = APL((16, 1, 1), hinges=2, generator=torch.Generator().manual_seed(0))
+        >>> sum(p.numel() for p in apl.parameters())
+        64
+    """
+
+    weight_decay = 1e-3  # published: an L2 penalty of its own on slopes and offsets
+
+    def __init__(
+        self, shape: tuple[int, int, int], hinges: int, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        self.a = Parameter(torch.rand((hinges, *shape), generator=generator) - 0.5)
+        self.b = Parameter(torch.randn((hinges, *shape), generator=generator) * 0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x.clamp_min(0)
+        for a, b in zip(self.a.to(x.dtype), self.b.to(x.dtype), strict=True):
+            y = torch.addcmul(y, a, (b - x).clamp_min(0))
+        return y
+
+    def extra_repr(self) -> str:
+        hinges, *shape = self.a.shape
+        return f"{tuple(shape)}, hinges={hinges}"
+
+
+@register("relu")
+def _relu(site: Site) -> nn.Module:
+    return nn.ReLU()
+
+
+@register("lrelu")
+def _lrelu(site: Site, slope: float = 0.01) -> nn.Module:
+    return nn.LeakyReLU(slope)
+
+
+@register("prelu")
+def _prelu(site: Site, slope: float = 0.25) -> nn.Module:
+    return nn.PReLU(site.num_channels, init=slope)
+
+
+@register("apl")
+def _apl(site: Site, hinges: int = 2, per: str = "channel") -> nn.Module:
+    check_choice("value of the option per of apl", per, ("channel", "neuron"))
+    if hinges < 0:
+        raise ValueError(f"option hinges of apl must not be negative, got {hinges}")
+    height, width = (1, 1) if per == "channel" else (site.height, site.width)
+    return APL((site.num_channels, height, width), hinges, site.generator)
+
+
+@register("srelu", adapts=True, is_srelu=True)
+def _srelu(site: Site, a_l: float = 0.2) -> nn.Module:
+    return SReLU(site.num_channels, a_l=a_l)
+
+
+@register("srelu-shared", adapts=True, is_srelu=True)
+def _srelu_shared(site: Site, a_l: float = 0.2) -> nn.Module:
+    return SReLU(1, a_l=a_l)
+
+
+@register("srelu-manual", is_srelu=True)
+def _srelu_manual(site: Site, t_r: float = 1.0, a_l: float = 0.2) -> nn.Module:
+    return SReLU(site.num_channels, t_r=t_r, a_l=a_l)
+
+
+@register("gelu")
+def _gelu(site: Site) -> nn.Module:
+    return nn.GELU()
+
+
+@register("silu")
+def _silu(site: Site) -> nn.Module:
+    return nn.SiLU()
+
+
+@register("maxout", joins=True)
+def _maxout(site: Site) -> nn.Module:
+    return Maxout(site.pieces)
+
+
+@register("probout", joins=True)
+def _probout(site: Site, sharpness: float = 1.0) -> nn.Module:
+    # The first layer's; later layers are sharper. How sharp is not published: this is ours.
+    return ProbMaxout(site.pieces, sharpness * (1 + site.depth), site.stream)

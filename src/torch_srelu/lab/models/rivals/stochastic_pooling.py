@@ -1,0 +1,115 @@
+"""Stochastic pooling (Zeiler & Fergus, 2013) and its network.
+
+Three convolutions of 64 maps, each with ReLU, stochastic pooling and local response normalisation,
+then one dense layer. Ours are: how the weights start, and the size and strength of the
+normalisation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ...runtime.seeds import Drawing, DropoutStream
+from ..activation_registry import Activation
+from .sampling import draw
+from .stack import Conv, Dense, Norm, Plan, Pool
+
+
+class StochasticPool2d(Drawing):
+    """Pooling that draws one value a window, each with probability proportional to itself.
+
+        training: y = x_i with probability p_i = x_i / sum_j x_j;   test: y = sum_i p_i x_i
+
+    Both give 0 for a window of zeros. The windows that reach over the border are cut there.
+    Probabilities need inputs that are not negative: anything else is an error, raised wherever
+    the values can be looked at, that is not while a CUDA graph is being captured.
+
+    Args:
+        window: Side of a window.
+        stride: Step from one window to the next.
+        stream: Where training draws from.
+
+    Shape:
+        Input (N, C, H, W); output (N, C, h, w) with h = ceil((H - window) / stride) + 1.
+
+    Example:
+        >>> pool = StochasticPool2d(2, 2).eval()
+        >>> pool(torch.tensor([[[[1.0, 3.0], [0.0, 0.0]]]]))  # (1 + 9) / (1 + 3)
+        tensor([[[[2.5000]]]])
+    """
+
+    def __init__(self, window: int, stride: int, stream: DropoutStream | None = None) -> None:
+        super().__init__(stream)
+        self.window, self.stride = window, stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        _refuse_negative(x)
+        return self._draw(x) if self.training else self._expect(x)
+
+    def _draw(self, x: Tensor) -> Tensor:
+        # Zeros beyond the border fill the cut windows: they are never drawn before a value.
+        height, width = (-(size - self.window) % self.stride for size in x.shape[2:])
+        x = F.pad(x, (0, width, 0, height))
+        for dim in (2, 3):
+            x = x.unfold(dim, self.window, self.stride)
+        values = x.flatten(-2)  # (N, C, h, w, window^2)
+        wide = values.to(torch.promote_types(x.dtype, torch.float32))
+        return draw(values, wide, self.own_stream())
+
+    def _expect(self, x: Tensor) -> Tensor:
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        # Both means are over the same values: their number cancels.
+        square, mean = (
+            F.avg_pool2d(value, self.window, self.stride, ceil_mode=True)
+            for value in (wide.square(), wide)
+        )
+        return (square / torch.where(mean == 0, 1, mean)).to(x.dtype)
+
+    def extra_repr(self) -> str:
+        return f"{self.window}, stride={self.stride}"
+
+
+def _refuse_negative(x: Tensor) -> None:
+    if x.is_cuda and torch.cuda.is_current_stream_capturing():
+        return
+    if bool((x < 0).any()):
+        raise ValueError(
+            "stochastic pooling draws each value with a probability proportional to it, and got "
+            f"negative ones (down to {x.min().item():g}): let ReLU come before it"
+        )
+
+
+NON_NEGATIVE = ("relu",)  # activations that stochastic pooling may follow
+
+
+@dataclass(frozen=True)
+class StochasticPlan(Plan):
+    """A network with stochastic pooling after its activations."""
+
+    def refusal(self, act: Activation) -> str | None:
+        if act.name in NON_NEGATIVE:
+            return None
+        return (
+            "stochastic pooling draws each value with a probability proportional to it, and "
+            f"{act.name} can give negative values; choose {' or '.join(NON_NEGATIVE)}"
+        )
+
+
+def _plan(channels: int, size: int, classes: int) -> StochasticPlan:
+    convolutions = [
+        layer
+        for name in ("conv1", "conv2", "conv3")
+        for layer in (Conv(name, 64, 5, padding=2), Pool(StochasticPool2d, 3, 2), Norm())
+    ]
+    return StochasticPlan(channels, size, classes, (*convolutions, Dense("y", classes, acts=False)))
+
+
+PLANS = {
+    "stochastic-pooling-cifar10": _plan(3, 32, 10),
+    "stochastic-pooling-cifar100": _plan(3, 32, 100),
+    "stochastic-pooling-mnist": _plan(1, 28, 10),
+}

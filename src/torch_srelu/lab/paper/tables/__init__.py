@@ -1,0 +1,1 @@
+"""The paper's tables with the numbers of the reproduction beside them."""

@@ -1,0 +1,87 @@
+"""Checkpoints that survive a process killed at any moment, and a disk that cuts them short.
+
+A file is a line with the checksum and length of what follows, then what torch saved: tensors and
+plain numbers only. The previous file is kept until the next is complete.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..util import files
+
+NAME, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
+_MAGIC = "torch-srelu checkpoint 1"
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint was damaged, and training went on from an earlier point."""
+
+
+def save(folder: Path, state: dict[str, Any]) -> None:
+    """Writes ``state``, a dict of tensors and plain values, and keeps the one before."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    payload = buffer.getvalue()
+    header = f"{_MAGIC} {hashlib.sha256(payload).hexdigest()} {len(payload)}\n".encode()
+    current = folder / NAME
+    draft = folder / "checkpoint.next.pt"
+    try:
+        files.write(draft, header + payload)
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"cannot write the checkpoint ({error.strerror}): the one before is untouched; make "
+            "room and start the same command again",
+            str(current),
+        ) from error
+    if current.exists():
+        os.replace(current, folder / PREVIOUS)
+    os.replace(draft, current)
+
+
+def load(folder: Path) -> dict[str, Any] | None:
+    """The newest whole checkpoint, None if there is none; says so if a newer one is damaged."""
+    damaged: list[str] = []
+    for name in (NAME, PREVIOUS):
+        path = folder / name
+        if not path.exists():
+            continue
+        try:
+            state = _read(path)
+        except ValueError as error:
+            damaged.append(str(error))
+            continue
+        if damaged:
+            _warn(damaged, f"going on from {path.name}, the one before")
+        return state
+    if damaged:
+        _warn(damaged, "training begins anew")
+    return None
+
+
+def drop_previous(folder: Path) -> None:
+    """Removes the checkpoint before the last, once the run has its result."""
+    (folder / PREVIOUS).unlink(missing_ok=True)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    header, _, payload = path.read_bytes().partition(b"\n")
+    magic, *rest = header.decode("ascii", "replace").rsplit(" ", 2)
+    if magic != _MAGIC or len(rest) != 2:
+        raise ValueError(f"{path} is not a checkpoint of this version")
+    digest, length = rest
+    if hashlib.sha256(payload).hexdigest() != digest:
+        raise ValueError(f"{path} is damaged: {len(payload):,} of {length} bytes, wrong checksum")
+    return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+
+
+def _warn(damaged: list[str], consequence: str) -> None:
+    warnings.warn(f"{'; '.join(damaged)}; {consequence}", CheckpointWarning, stacklevel=3)

@@ -1,0 +1,134 @@
+"""What the files of a record say; what cannot have been written by a training is refused."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import math
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..config.run import Run
+from .history import Metrics
+from .run_status import DEAD, DIVERGED, FINISHED
+
+FORMAT = 1
+_ENDS = (FINISHED, DEAD, DIVERGED)
+_NEEDED = ("status", "test_error", "epochs", "seconds")  # of every result
+# Numbers by the end of their names: the largest, what they are, and whether they may be missing.
+_RANGES = {
+    "error": (1.0, "a share in [0, 1]", True),
+    "loss": (math.inf, "a number from 0 on", True),
+    "seconds": (math.inf, "a number from 0 on", False),
+}
+
+
+class RecordError(ValueError):
+    """A record cannot be read: which, why, and what to do."""
+
+
+def damaged(path: Path, why: object) -> RecordError:
+    """What is said of a file that is not as it was written."""
+    return RecordError(
+        f"{path} is damaged ({why}): restore it, or move the record away to train the run again"
+    )
+
+
+def parse_run(raw: bytes, path: Path) -> tuple[Run, dict[str, Any], dict[str, Any] | None]:
+    """The run, the environment and the result, None if it has none yet, of a run.json."""
+    try:
+        plain = json.loads(raw)
+    except ValueError as error:
+        raise damaged(path, error) from error
+    if not isinstance(plain, dict) or "format" not in plain:
+        raise damaged(path, "it does not say which format it has")
+    if plain["format"] != FORMAT:
+        raise RecordError(
+            f"{path} has format {plain['format']}, this torch_srelu reads format {FORMAT}: use the "
+            "version that wrote it, or another records folder"
+        )
+    for name in ("run", "environment", "result"):
+        if name not in plain:
+            raise damaged(path, f"it has no {name}")
+    if not isinstance(plain["environment"], dict):
+        raise damaged(path, f"its environment is {plain['environment']!r}")
+    try:
+        run = Run.from_dict(plain["run"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise RecordError(f"{path} does not describe a run: {error}") from error
+    result = plain["result"]
+    if result is not None and (why := _impossible(result, run)):
+        raise damaged(path, why)
+    return run, plain["environment"], result
+
+
+def _impossible(result: Mapping[str, Any], run: Run) -> str | None:
+    """Why no training of ``run`` can have had this result; None if it can."""
+    if not isinstance(result, dict):
+        return f"its result is {result!r}"
+    for name in _NEEDED:
+        if name not in result:
+            return f"its result has no {name}"
+    if result["status"] not in _ENDS:
+        return f"status is {result['status']!r}, none of {', '.join(_ENDS)}"
+    epochs = result["epochs"]
+    if type(epochs) is not int or not 1 <= epochs <= run.epochs:
+        return f"epochs is {epochs!r}, of a run of {run.epochs}"
+    if result["status"] == FINISHED and result["test_error"] is None:
+        return "test_error is None, but the run has finished"
+    return _out_of_range(result)
+
+
+def _out_of_range(numbers: Mapping[str, Any]) -> str | None:
+    """Which number cannot be what its name says, in words; None if all can."""
+    for name, value in numbers.items():
+        highest, words, optional = _RANGES.get(name.rpartition("_")[2], (None, "", False))
+        if highest is None or (optional and value is None):
+            continue
+        if type(value) not in (int, float) or not 0 <= value <= highest:
+            return f"{name} is {value!r}, not {words}"
+    return None
+
+
+def parse_metrics(raw: bytes, path: Path) -> list[Metrics]:
+    """The epochs of a metrics.csv."""
+    try:
+        found = [
+            Metrics(
+                epoch=int(row["epoch"]),
+                lr=float(row["lr"]),
+                train_loss=float(row["train_loss"]),
+                train_error=float(row["train_error"]),
+                grad_norm=float(row["grad_norm"]),
+                seconds=float(row["seconds"]),
+                val_error=float(row["val_error"]) if row["val_error"] else None,
+                phase=row["phase"],
+            )
+            for row in csv.DictReader(io.StringIO(raw.decode(), newline=""))
+        ]
+    except (KeyError, TypeError, ValueError) as error:
+        raise damaged(path, "a line is not that of an epoch") from error
+    for metrics in found:
+        numbers = metrics._asdict()
+        del numbers["train_loss"]  # which is anything where a run diverges
+        if why := _out_of_range(numbers):
+            raise damaged(path, f"epoch {metrics.epoch}: {why}")
+    return found
+
+
+def parse_classes(raw: bytes, path: Path) -> Tensor:
+    """Classes of images as uint8, of a predictions.gz or labels.gz."""
+    try:
+        unpacked = gzip.decompress(raw)
+    except (OSError, EOFError, zlib.error) as error:
+        raise damaged(path, error) from error
+    if not unpacked:
+        raise damaged(path, "it holds no classes")
+    return torch.frombuffer(bytearray(unpacked), dtype=torch.uint8)

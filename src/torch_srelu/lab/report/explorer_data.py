@@ -1,0 +1,101 @@
+"""The explorer's data: the functions that SReLU units learned, over the inputs they saw."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ..analysis.learned_parameters import in_order
+from ..records.history import Inputs
+from ..records.run_record import Record
+from . import curves
+
+BUDGET_BYTES = 4_000_000  # of packed curves in a page; long runs show fewer of their epochs
+VIEW = (0.005, 0.995)  # the share of the inputs that the drawn range covers
+
+
+def explorer(runs: Iterable[tuple[str, Record]]) -> dict[str, Any] | None:
+    """Curves and inputs of every layer, channel and epoch, ready for the page's script.
+
+    Args:
+        runs: Names to show, with their records; those without SReLU units are passed over.
+
+    Returns:
+        None if no run has SReLU units.
+    """
+    kept = [
+        (name, r, received)
+        for name, r in runs
+        if r.parameters() and (received := r.inputs()) is not None
+    ]
+    if not kept:
+        return None
+    per_epoch = sum(4 * _width(layer) for _, r, _ in kept for layer in r.parameters().values())
+    most = max(2, BUDGET_BYTES // per_epoch)
+    return {
+        "probabilities": kept[0][2].probabilities.tolist(),
+        "runs": [_packed_run(name, record, received, most) for name, record, received in kept],
+    }
+
+
+def _width(parameters: Any) -> int:
+    """Numbers an epoch of a layer takes: 8 for each channel and for the layer's mean."""
+    return 8 * (parameters.shape[-1] + 1)
+
+
+def _packed_run(name: str, record: Record, received: Inputs, most: int) -> dict[str, Any]:
+    parameters = record.parameters()
+    kept = len(next(iter(parameters.values())))  # of an archive, the last epoch alone
+    epochs = [m.epoch for m in record.metrics][-kept:]
+    shown = _spread(len(epochs), most)
+    layers = []
+    for layer in in_order(record.run, parameters):
+        values = parameters[layer][shown].double().numpy()  # (E, 4, C)
+        quantiles = received.quantiles[layer][shown].double().numpy()  # (E, Q)
+        layers.append(
+            {
+                "name": layer,
+                "channels": values.shape[-1],
+                **_packed_curves(values, quantiles, received.probabilities.numpy()),
+                "quantiles": [[float(f"{q:.4g}") for q in row] for row in quantiles.tolist()],
+            }
+        )
+    return {"name": name, "epochs": [epochs[i] for i in shown], "layers": layers}
+
+
+def _packed_curves(
+    values: np.ndarray, quantiles: np.ndarray, probabilities: np.ndarray
+) -> dict[str, Any]:
+    """The drawn range of a layer and, packed as float32 (E, 8, C + 1), parameters and knots.
+
+    The last of the C + 1 curves is that of the layer's mean parameters.
+    """
+    first, last = (int(np.abs(probabilities - p).argmin()) for p in VIEW)
+    low, high = float(quantiles[:, first].min()), float(quantiles[:, last].max())
+    margin = 0.05 * (high - low) or 1.0
+    low, high = low - margin, high + margin
+    values = np.concatenate([values, values.mean(-1, keepdims=True)], axis=-1)  # (E, 4, C + 1)
+    epochs, _, count = values.shape
+    x, y = curves.knots(values.transpose(1, 0, 2).reshape(4, -1), low, high)  # (4, E (C + 1))
+    seen = y[(x >= low) & (x <= high)]
+    bottom, top = np.percentile(seen, [0.5, 99.5])
+    margin = 0.05 * (top - bottom) or 1.0
+    knots = y.reshape(4, epochs, count).transpose(1, 0, 2)
+    packed = np.concatenate([values, knots], axis=1).astype("<f4")
+    return {
+        "low": low,
+        "high": high,
+        "bottom": float(bottom - margin),
+        "top": float(top + margin),
+        "packed": base64.b64encode(packed.tobytes()).decode(),
+    }
+
+
+def _spread(count: int, most: int) -> list[int]:
+    """At most ``most`` of ``count`` epochs, evenly spread, the first and the last among them."""
+    if count <= most:
+        return list(range(count))
+    return sorted({round(i * (count - 1) / (most - 1)) for i in range(most)})

@@ -1,0 +1,1 @@
+"""Random streams, processes and CUDA graphs."""

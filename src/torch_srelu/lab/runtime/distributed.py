@@ -1,0 +1,110 @@
+"""Several processes that share each batch, started by torchrun."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
+
+from ..._text import counted
+
+
+def world_size() -> int:
+    """The number of processes that torchrun started, 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+@dataclass(frozen=True)
+class Team:
+    """This process among those that train one network together."""
+
+    rank: int = 0
+    world: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes the record."""
+        return self.rank == 0
+
+    def share(self, batch: int) -> slice:
+        """The part of a batch that is this process's."""
+        size = batch // self.world
+        return slice(self.rank * size, (self.rank + 1) * size)
+
+    def tell(self, value: Any) -> Any:
+        """What the leader has as ``value``, for all."""
+        if self.world == 1:
+            return value
+        box = [value]
+        dist.broadcast_object_list(box, src=0)
+        return box[0]
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """The sum over all processes, in place."""
+        if self.world > 1:
+            dist.all_reduce(tensor)
+        return tensor
+
+    def average_gradients(self, gradients: Sequence[Tensor]) -> Tensor:
+        """Replaces gradients by their mean over all processes; also returns these in one piece.
+
+        One flat sum in a fixed order: a run that is taken up again adds in the same order as one
+        that was never stopped, which buckets that are rebuilt at each start do not promise.
+        """
+        flat = _flatten_dense_tensors(gradients)
+        if self.world > 1:
+            dist.all_reduce(flat)
+            flat /= self.world
+            parts = _unflatten_dense_tensors(flat, gradients)
+            for gradient, part in zip(gradients, parts, strict=True):
+                gradient.copy_(part)
+        return flat
+
+
+def team(world: int, device: torch.device) -> Team:
+    """Joins the processes of torchrun for a run of ``world`` processes.
+
+    They stay together until the program ends, however many runs they train.
+    """
+    started = world_size()
+    if started != world:
+        raise ValueError(
+            f"the run's world is {world}, but the number of processes started is {started}: use "
+            f"`torchrun --nproc-per-node {world} -m torch_srelu ...`, or change the run's world"
+        )
+    if world == 1:
+        return Team()
+    if not dist.is_initialized():
+        # Imported later, as the compiler does, it would hold the group in default arguments: then
+        # the group's threads outlive destroy_process_group, and one that lets go of a tensor while
+        # the interpreter ends aborts the process.
+        importlib.import_module("torch.distributed.nn.functional")
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        atexit.register(dist.destroy_process_group)
+    return Team(dist.get_rank(), world)
+
+
+def choose_device(wanted: torch.device | str | None = None) -> torch.device:
+    """The device to train on: by default the GPU of this process if there is one, else the CPU."""
+    if wanted is None:
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    kind, colon, index = str(wanted).partition(":")
+    if kind not in ("cpu", "cuda") or (colon and not index.isdecimal()):
+        raise ValueError(f"unknown device {str(wanted)!r}: choose cpu, cuda or cuda:0")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device cuda was asked for, but torch sees no CUDA device: choose cpu")
+    if kind == "cuda" and index and int(index) >= torch.cuda.device_count():
+        count = counted(torch.cuda.device_count(), "CUDA device")
+        raise ValueError(f"device {wanted} was asked for, but torch sees {count}: they begin at 0")
+    device = torch.device(wanted)
+    if kind == "cuda" and device.index is None:
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return device

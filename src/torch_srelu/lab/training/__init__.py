@@ -1,0 +1,1 @@
+"""One training loop: steps, epochs, checkpoints, callbacks."""

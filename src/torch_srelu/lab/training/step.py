@@ -1,0 +1,237 @@
+"""One step of training: plain, compiled, or captured once as a CUDA graph and replayed.
+
+Nothing in a step waits for the device: losses are added up there, the learning rate is a tensor,
+batches are taken by a position that lives on the device. So the same lines run eagerly on a CPU and
+inside a capture. What is compiled is the network and its loss, forward and backward.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+import torch_srelu
+
+from ..config.run import Run
+from ..data.batches import BatchSource
+from ..models.network import Network
+from ..runtime.cuda_graphs import captured
+from ..runtime.distributed import Team
+from ..runtime.seeds import Drawing, Dropout, DropoutStream
+
+COMPILER = "inductor"  # torch.compile's own
+
+
+def make_optimizer(net: Network, run: Run) -> torch.optim.SGD:
+    """SGD with the published factors: each group's "factor" times the run's learning rate.
+
+    Which parameters are decayed, and how fast each learns, the network says.
+    """
+    groups: dict[tuple[float, float], list[Tensor]] = {}
+    for parameter, factor, decay in net.rates(run.weight_decay):
+        groups.setdefault((factor, decay), []).append(parameter)
+    own = [
+        {"params": params, "lr": factor, "weight_decay": decay}
+        for (factor, decay), params in groups.items()
+    ]
+    made = torch_srelu.param_groups(net, lr=1.0, lr_scale=run.lr_scale, groups=own)
+    for group in made:
+        group["factor"] = group["lr"]
+        if group["params"][0].is_cuda:  # a captured step reads the learning rate when it runs
+            group["lr"] = torch.zeros((), device=group["params"][0].device)
+    return torch.optim.SGD(made, lr=0.0, momentum=run.momentum, fused=True)
+
+
+class Step:
+    """Trains a network on the next batch each time it is called.
+
+    Args:
+        net: The network, in training mode, on its device.
+        optimizer: From `make_optimizer`.
+        batches: Where the data come from.
+        dropout: The stream that the network's dropout draws from.
+        run: The decisions.
+        team: This process among those that share the batch.
+        compiled: Whether torch.compile makes the network's part of the step, where it can.
+        capture: Whether to capture the step as a CUDA graph.
+
+    Attributes:
+        totals: Sums over the steps since `begin_epoch`: loss, wrong images, gradient norm.
+        weights: All parameters of the network, without autograd.
+        averaged: Their exponential average; empty if the run has none.
+        preparing: Seconds that captures took so far.
+    """
+
+    def __init__(
+        self,
+        net: Network,
+        optimizer: torch.optim.SGD,
+        batches: BatchSource,
+        dropout: DropoutStream,
+        run: Run,
+        team: Team,
+        compiled: bool,
+        capture: bool,
+    ) -> None:
+        self.net, self.optimizer, self.batches = net, optimizer, batches
+        self.dropout, self.run, self.team = dropout, run, team
+        self.device = batches.device
+        self.trained = [p for p in net.parameters() if p.requires_grad]
+        self.totals = torch.zeros(3, dtype=torch.float64, device=self.device)
+        self.weights = [p.detach() for p in net.parameters()]
+        self.averaged = [w.clone() for w in self.weights] if run.ema else []
+        self.compiled, self.capture = compiled and not _draws_inside(net), capture
+        self.loss = self._loss
+        if self.compiled:
+            self.loss = torch.compile(self._loss, fullgraph=True, backend=COMPILER)
+        self.dropouts = [m for m in net.modules() if isinstance(m, Dropout)]
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.rate = math.nan
+        self.preparing = 0.0
+        self.fill_momentum()
+
+    def begin_epoch(self, epoch: int, step: int = 0) -> None:
+        """Goes to batch ``step`` of ``epoch``; at an epoch's beginning the totals start anew."""
+        self.batches.begin(epoch, step)
+        if step == 0:
+            self.totals.zero_()
+
+    def __call__(self, step: int, rate: float) -> None:
+        """Takes the next batch, as training step ``step`` of the whole run."""
+        self.set_rate(rate)
+        self.dropout.seek(step)
+        self.batches.advance()
+        if not self.capture:
+            self._body()
+            return
+        if self.graph is None:
+            began = time.monotonic()
+            self._record()
+            self.preparing += time.monotonic() - began
+            self.dropout.seek(step)
+        assert self.graph is not None
+        self.graph.replay()
+
+    def set_rate(self, rate: float) -> None:
+        """Sets the learning rate of every group: its factor times ``rate``."""
+        if rate == self.rate:
+            return
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate * group["factor"])
+            else:
+                group["lr"] = rate * group["factor"]
+        self.rate = rate
+
+    def forget_graph(self) -> None:
+        """To be called when the network has changed its ways (the thaw): capture anew."""
+        self.graph = None
+        self.fill_momentum()
+
+    def fill_momentum(self) -> None:
+        """Gives every parameter a momentum, zero if it has none: then no step is a first step."""
+        if self.run.momentum:
+            for p in self.trained:
+                self.optimizer.state[p].setdefault("momentum_buffer", torch.zeros_like(p))
+
+    def _body(self) -> None:
+        x, y = self.batches.next()
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.compiled:
+            self._draw_masks(x)
+        loss, sums = self.loss(x, y)
+        loss.backward()
+        gradients = [p.grad for p in self.trained if p.grad is not None]
+        flat = self.team.average_gradients(gradients)
+        with torch.no_grad():
+            # A norm for each of them first, as in get_total_norm, takes the host far longer.
+            norm = torch.linalg.vector_norm(flat)
+            self.totals += torch.cat([sums, norm.double()[None]])
+        self.optimizer.step()
+        self.net.constrain()
+        if self.averaged:
+            torch._foreach_lerp_(self.averaged, self.weights, 1 - self.run.ema)  # type: ignore[attr-defined]
+
+    def _loss(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The mean loss of a batch, and the sums of its losses and of its mistakes."""
+        outputs = forward_all(self.net, x, self.run)
+        loss, plain = self.net.losses(outputs, y)
+        wrong = (outputs[0].argmax(1) != y).sum()
+        return loss, torch.stack([plain.detach().double() * len(y), wrong.double()])
+
+    def _draw_masks(self, x: Tensor) -> None:
+        """Draws what the compiled network drops in the batch ``x``."""
+        if any(dropout.mask is None for dropout in self.dropouts):
+            self._make_masks(x)
+        for dropout in self.dropouts:
+            dropout.draw()
+
+    @torch.no_grad()
+    def _make_masks(self, x: Tensor) -> None:
+        """Gives every dropout a mask like its input; evaluation draws nothing."""
+        hooks = [m.register_forward_pre_hook(_mask_like_input) for m in self.dropouts]
+        self.net.eval()
+        forward_all(self.net, x, self.run)
+        self.net.train()
+        for hook in hooks:
+            hook.remove()
+
+    def _record(self) -> None:
+        """Captures the step; what the steps before the capture changed is put back."""
+        state = self._tensors()
+        saved = [t.detach().clone() for t in state]
+
+        def from_the_start() -> None:
+            self.batches.rewind()
+            self._body()
+
+        graph = captured(self._body, from_the_start, [self.dropout.generator])
+        with torch.no_grad():
+            for tensor, value in zip(state, saved, strict=True):
+                tensor.copy_(value)
+        torch.cuda.synchronize(self.device)
+        self.graph = graph
+
+    def _tensors(self) -> list[Tensor]:
+        """Everything that a step changes."""
+        momentum = [s["momentum_buffer"] for s in self.optimizer.state.values() if s]
+        changing = [self.totals, *self.batches.state()]
+        return [*self.net.parameters(), *momentum, *self.averaged, *changing]
+
+
+def _draws_inside(net: nn.Module) -> bool:
+    """Whether the network draws anything but masks of dropout, which can be drawn beforehand."""
+    return any(isinstance(m, Drawing) and not isinstance(m, Dropout) for m in net.modules())
+
+
+def _mask_like_input(dropout: Dropout, inputs: tuple[Tensor]) -> None:
+    dropout.mask = torch.empty_like(inputs[0])
+
+
+def forward(net: nn.Module, x: Tensor, run: Run) -> Tensor:
+    """The logits of ``x`` in the run's precision, and in the layout its device likes."""
+    return _run(net, x, run)[0]
+
+
+def forward_all(net: Network, x: Tensor, run: Run) -> tuple[Tensor, ...]:
+    """Like `forward`, but all `outputs` of the network: auxiliary heads too."""
+    return _run(net.outputs, x, run)
+
+
+def _run(
+    function: Callable[[Tensor], Tensor | tuple[Tensor, ...]], x: Tensor, run: Run
+) -> tuple[Tensor, ...]:
+    if x.is_cuda:
+        x = x.contiguous(memory_format=torch.channels_last)
+    with torch.autocast(
+        x.device.type,
+        dtype=torch.bfloat16,
+        enabled=run.precision == "bf16",
+        cache_enabled=False,  # each weight is cast once; one kept across a capture would be stale
+    ):
+        out = function(x)
+        return tuple(t.float() for t in (out if isinstance(out, tuple) else (out,)))

@@ -1,0 +1,1 @@
+"""Files written whole, names and colors: what every other package may use."""

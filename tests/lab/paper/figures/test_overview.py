@@ -1,0 +1,78 @@
+"""The picture of the whole reproduction: its marks are what the records say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from reproduction import ended
+from scipy import stats
+
+from torch_srelu.lab.paper.blocks import contests
+from torch_srelu.lab.paper.figures import overview
+from torch_srelu.lab.paper.published import TABLE2, TABLE4
+from torch_srelu.lab.paper.standing import Standing
+from torch_srelu.lab.paper.tables import ablations
+
+
+def test_dots_are_the_errors_of_the_seeds_and_the_papers(standing: Standing) -> None:
+    first, second, _ = overview.draw(standing).axes
+    published = {row.name: row.errors for row in TABLE2.rows}
+    for axes, condition in ((first, "cifar10"), (second, "cifar100")):
+        rows = ["nin+relu", "nin+prelu", "nin+srelu"]
+        assert [t.get_text() for t in axes.get_yticklabels()] == ["ReLU", "PReLU", "SReLU"]
+        diamonds = [line for line in axes.lines if line.get_marker() == "D"]
+        assert [float(d.get_xdata()[0]) for d in diamonds] == [
+            published[r][condition] for r in rows
+        ]  # type: ignore[index]
+        seeds = [line for line in axes.lines if line.get_marker() == "o" and len(line.get_xdata())]  # type: ignore[arg-type]
+        for line, row in zip(seeds, rows, strict=True):
+            cell = standing.cell(row, condition, "short")
+            assert cell is not None
+            np.testing.assert_array_equal(line.get_xdata(), list(cell.rival.errors.values()))
+
+
+def test_a_data_set_of_another_length_says_so(tmp_path: Path) -> None:
+    found = [ended(tmp_path, run) for contest in contests(["mnist"]) for run in contest.runs({})]
+    first, *_ = overview.draw(Standing(found)).axes
+    assert first.get_title() == "MNIST, NIN, 50 epochs"
+    diamonds = [line for line in first.lines if line.get_marker() == "D"]
+    expected = [row.errors["mnist"] for row in TABLE4.rows if row.name in overview.ROWS]
+    shown = [label.get_text() for label in first.get_yticklabels()]
+    assert shown == ["ReLU", "PReLU", "SReLU"]
+    assert [float(d.get_xdata()[0]) for d in diamonds] == [expected[0], *expected[-2:]]  # type: ignore[index]
+
+
+def test_lines_are_the_differences_from_srelu(tmp_path: Path) -> None:
+    named = ["headline-cifar10", "ablation-left", "ablation-quantile95"]
+    runs = {run.key(): run for contest in contests(named) for run in contest.runs({})}
+    found = [
+        ended(tmp_path, run, "diverged" if run.quantile == 0.95 else "finished")
+        for run in runs.values()
+    ]
+    standing = Standing(found)
+    *_, axes = overview.draw(standing).axes
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == ["ReLU, n = 3", "PReLU, n = 3", "left side only, n = 3", "95th percentile"]
+    assert [text.get_text() for text in axes.texts] == ["diverged"]
+    zero, *lines = axes.lines
+    assert list(zero.get_xdata()) == [0, 0]  # type: ignore[call-overload]
+    means = [float(line.get_xdata()[0]) for line in lines if line.get_marker() == "o"]  # type: ignore[index]
+    relu, srelu = (standing.cell(f"nin+{name}", "cifar10", "short") for name in ("relu", "srelu"))
+    assert relu is not None
+    assert srelu is not None
+    pairs = zip(relu.rival.errors.values(), srelu.rival.errors.values(), strict=True)
+    above = [a - b for a, b in pairs]
+    assert means[0] == pytest.approx(np.mean(above))
+    left = ablations.answer(ablations.CHANGED[0], standing).versus
+    assert left is not None
+    assert means[2] == left.paired.mean
+    spans = [list(line.get_xdata()) for line in lines if line.get_marker() != "o"]  # type: ignore[call-overload]
+    spread = stats.t(2).ppf(0.975) * np.std(above, ddof=1) / 3**0.5
+    assert spans[0] == pytest.approx([means[0] - spread, means[0] + spread])
+
+
+def test_without_records_it_says_how_to_get_them() -> None:
+    with pytest.raises(ValueError, match="srelu paper run headline"):
+        overview.draw(Standing([]))

@@ -1,0 +1,171 @@
+"""SReLU against its rivals, and against itself with one decision changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from reproduction import LAYERS, WRONG, ended
+from scipy import stats
+from specimens import record_of
+
+from torch_srelu.lab.analysis.tables import Grid
+from torch_srelu.lab.paper.blocks import BLOCKS, contests
+from torch_srelu.lab.paper.contests import wanted
+from torch_srelu.lab.paper.standing import Standing
+from torch_srelu.lab.paper.tables import ablations, differences, paper_tables
+from torch_srelu.lab.records import run_record
+from torch_srelu.lab.records.run_record import Record
+
+
+def test_differences_are_paired_and_corrected_together(standing: Standing) -> None:
+    found = {(d.rival, d.condition): d for d in differences.differences(standing)}
+    assert list(found) == [
+        (rival, condition) for condition in ("cifar10", "cifar100") for rival in ("relu", "prelu")
+    ]
+    errors = {
+        name: [(WRONG[name] + factor * s) / 2 for s in range(1, 9)]
+        for name, factor in (("prelu", 2), ("srelu", 1))
+    }
+    prelu = found["prelu", "cifar10"]
+    test = stats.ttest_rel(errors["srelu"], errors["prelu"])
+    assert prelu.versus.paired.n == 8
+    assert prelu.paper == pytest.approx(-1.33)
+    assert prelu.versus.paired.p == pytest.approx(test.pvalue)
+    raw = sorted(d.versus.paired.p or 1.0 for d in found.values())
+    assert min(d.p or 1.0 for d in found.values()) == pytest.approx(4 * raw[0])
+    assert prelu.pooled is not None
+    assert prelu.pooled.degrees == 2 + 7 + 7
+    assert found["relu", "cifar10"].versus.paired.n == 3
+    tests, others, prelus = differences.grids(standing)
+    assert [row[0] for row in tests.rows][:2] == ["ReLU, CIFAR-10", "PReLU, CIFAR-10"]
+    assert {row[3] for row in others.rows} == {"16"}
+    assert "over 4 tests." in tests.note
+    assert [row[:2] for row in prelus.rows] == [
+        ["ReLU, CIFAR-10", "+0.07"],
+        ["ReLU, CIFAR-100", "-0.01"],
+    ]
+    assert differences.quoted(standing) == [tests]
+
+
+def test_two_seeds_have_no_interval(results: Path) -> None:
+    few = Standing(record for record in run_record.find(results) if record.run.seed <= 2)
+    tests, _, prelus = differences.grids(few)
+    for grid in (tests, prelus):
+        assert {tuple(row[3:]) for row in grid.rows} == {("-", "2", "-")}
+        assert "Holm" not in grid.note  # nothing was tested
+
+
+def test_a_test_alone_is_one(results: Path) -> None:
+    def counts(record: Record) -> bool:
+        return record.run.activation in ("relu", "srelu") and record.run.dataset == "cifar10"
+
+    alone = Standing(filter(counts, run_record.find(results)))
+    assert "over this one test." in differences.grids(alone)[0].note
+
+
+def test_rivals_with_options_meet_srelu_at_their_seeds(tmp_path: Path) -> None:
+    """LReLU's runs are named by their slope, and the slope is chosen by earlier ones."""
+    found: list[Record] = []
+    for names in (["headline-cifar10", "slopes-cifar10"], ["lrelu-cifar10", "units-cifar10"]):
+        known = run_record.results(found)
+        runs = wanted(contests(names), known)
+        found += [ended(tmp_path, run) for run in runs if run.key() not in known]
+    standing = Standing(found)
+    further = differences.differences(standing, differences.FURTHER)
+    assert [(d.rival, d.condition) for d in further] == [
+        (rival, "cifar10") for rival in ("lrelu", "apl", "srelu-manual")
+    ]
+    assert [d.paper for d in further] == pytest.approx([-1.34, -1.18, -0.20])
+    assert {d.versus.paired.n for d in further} == {3}
+    seeds = np.arange(1, 4)
+    for difference in further:
+        expected = (WRONG["srelu"] + seeds - WRONG[difference.rival] - 2 * seeds).mean() / 2
+        assert difference.versus.paired.mean == pytest.approx(expected)
+    titles = [grid.title for grid in differences.grids(standing)]
+    assert "SReLU's test error minus that of further rivals, 100 epochs" in titles
+
+
+def test_every_meeting_can_be_had() -> None:
+    """Its runs are in its blocks, the paper has its errors, and its title is its own."""
+    for meeting in differences.MEETINGS:
+        found = [c for name in meeting.blocks for c in BLOCKS[name].contests]
+        for condition in meeting.conditions:
+            met = {entry.row for c in found if c.condition == condition for entry in c.entries}
+            for name in (meeting.hero, *meeting.rivals):
+                assert f"nin+{name}" in met
+                assert differences.PAPER[name, condition] > 0
+    titles = [meeting.title for meeting in differences.MEETINGS]
+    assert len(set(titles)) == len(titles)
+    assert "SReLU's test error minus that of its rivals on MNIST, 50 epochs" in titles
+
+
+def test_an_ablation_is_measured_against_srelu_of_the_same_seeds(tmp_path: Path) -> None:
+    contest = contests(["ablation-left"])[-1]
+    wrong = {(): 18, ("t_r", "a_r"): 21}
+    found = [
+        record_of(tmp_path, run, range(wrong[run.fixed] + run.seed % 2), layers=LAYERS, kept=1)
+        for run in contest.runs({})
+    ]
+    changed, others = ablations.grids(Standing(found))
+    left, right = changed.rows[:2]
+    mean = np.mean([22, 21, 22]) / 2
+    assert left[1:] == [f"{mean:.2f}", "0.29", "+1.50", "-", "3", "-"]  # no spread, no test
+    assert right[1:] == ["not run", "-", "-", "-", "-", "-"]
+    assert "`srelu paper run ablations`, 30 runs of 100 epochs" in changed.note
+    assert "`srelu paper run units-cifar10`, 6 runs" in changed.note  # not those of CIFAR-100
+    assert "`srelu paper run compute`, 3 runs of 110 epochs" in others.note
+    fewer = ablations.grids(Standing(r for r in found if not (r.run.fixed and r.run.seed == 2)))[0]
+    assert fewer.rows[0][5] == "2"
+    assert "`srelu paper run ablations`, 31 runs of 100 epochs" in fewer.note
+
+
+def test_an_ablation_that_diverged_was_run(tmp_path: Path) -> None:
+    found = [
+        record_of(
+            tmp_path,
+            run,
+            range(18 + run.seed),
+            layers=LAYERS,
+            kept=1,
+            status="diverged" if run.activation == "srelu-shared" else "finished",
+        )
+        for run in contests(["shared-cifar10"])[-1].runs({})
+    ]
+    standing = Standing(found)
+    changed, _ = ablations.grids(standing)
+    assert changed.rows[-1] == ["shared by channels", "diverged", "-", "-", "-", "-", "-"]
+    assert "shared by channels: 3 diverged." in changed.note
+    assert "srelu paper run shared" not in changed.note
+    rows = {row[0]: row for row in paper_tables.table("table1", standing)[0].rows}
+    assert rows["NIN + SReLU, shared"][2] == "diverged"
+
+
+def test_an_ablation_without_a_difference_says_why(tmp_path: Path) -> None:
+    def changed(folder: str, status: str) -> Grid:
+        found = [
+            record_of(
+                tmp_path / folder,
+                run,
+                range(18 + run.seed),
+                layers=LAYERS,
+                kept=1,
+                status="finished" if run.fixed else status,
+            )
+            for run in contests(["ablation-left"])[-1].runs({})
+        ]
+        return ablations.grids(Standing(found))[0]
+
+    grid = changed("diverged", "diverged")
+    assert grid.rows[0][1:] == ["10.00", "0.50", "-", "-", "-", "-"]
+    assert "left side only, base: 3 diverged." in grid.note
+    assert "right side only, base" not in grid.note
+
+
+def test_a_difference_waits_for_both_sides(tmp_path: Path) -> None:
+    runs = (run for run in contests(["compute-cifar10"])[-1].runs({}) if run.epochs > 100)
+    found = [record_of(tmp_path, run, range(20), layers=LAYERS, kept=1) for run in runs]
+    _, others = ablations.grids(Standing(found))
+    assert others.rows[1][1:4] == ["10.00", "0.00", "-"]
+    assert "`srelu paper run headline-cifar10 headline-cifar100`, 18 runs" in others.note
