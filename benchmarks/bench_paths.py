@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch_srelu.lab.records.collect_env import environment
 
 import places
+from torch_srelu.lab.records.collect_env import environment
 
 COLUMNS = (
     *("group", "work", "without", "median_ms", "p20_ms", "p80_ms", "ratio", "ratio_p20"),
@@ -230,9 +230,8 @@ def prepare(work: str) -> Callable[[int], float]:
 
 def _operator(shape: str, dtype: str, device: torch.device) -> Callable[[], object]:
     """The forward pass on a tensor of odd size, as a graph of ten calls."""
-    from torch_srelu.lab.runtime.cuda_graphs import captured
-
     from torch_srelu import SReLU
+    from torch_srelu.lab.runtime.cuda_graphs import captured
 
     x = torch.randn(*map(int, shape.split("x")), device=device, dtype=getattr(torch, dtype))
     unit = SReLU(x.shape[1], device=device)

@@ -223,7 +223,7 @@ def test_installs_where_no_compiler_exists(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     built = tmp_path / "built" / "torch_srelu"
-    assert (built / "ops" / "native" / "srelu.c").exists()
+    assert (built / "ops" / "cpu" / "native" / "srelu.c").exists()
     assert not list(built.rglob("*.so"))
 
 

@@ -30,7 +30,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from torch_srelu.ops import triton as host
+from torch_srelu.ops.triton import triton_backend as host
 from torch_srelu.ops.layout import View
 from torch_srelu.ops.triton.triton_launch import OPTIONS
 
