@@ -23,7 +23,7 @@ lint: .venv/ready  ## ruff and pyright alone
 	$(RUFF)
 	$(BIN)/pyright
 
-bench: .venv/eager  ## the operator against its rivals, on the device that is there, to runs/bench
+bench: .venv/lab  ## the operator against its rivals, on the device that is there, to runs/bench
 	$(BIN)/python benchmarks/bench_op.py
 
 clean:  ## remove what make has built
@@ -39,11 +39,6 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints
 	$(INSTALL) -e '.[lab]'
 	touch $@
 
-.venv/eager: .venv/lab  # eager calls on a GPU in C++: compiled with torch's headers
-	$(INSTALL) 'setuptools>=77'
-	$(INSTALL) --no-build-isolation --no-deps -e .
-	touch $@
-
-.venv/ready: .venv/eager  # what the tests need besides
+.venv/ready: .venv/lab  # what the tests need besides
 	$(INSTALL) -e '.[lab,vision,text,lightning,export,dev]'
 	touch $@

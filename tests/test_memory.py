@@ -23,7 +23,8 @@ from recomputing import (
     unit,
 )
 from small_networks import same
-from torch_srelu import memory, recompute_outputs, srelu
+from torch_srelu import recompute_outputs, srelu
+from torch_srelu.ops import recompute
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -144,7 +145,7 @@ def test_threads() -> None:
 
     def elsewhere(loss):
         found.append(torch.autograd.grad(loss, [x, *net.parameters()]))
-        found.append(memory.active())
+        found.append(recompute.is_active())
 
     with recompute_outputs():
         thread = threading.Thread(target=elsewhere, args=(net(x).sum(),))
@@ -156,7 +157,7 @@ def test_threads() -> None:
 def test_an_exception_ends_the_context() -> None:
     with pytest.raises(ZeroDivisionError), recompute_outputs():
         unit()(images(requires_grad=True) / (1 // 0))
-    assert not memory.active()
+    assert not recompute.is_active()
     with pytest.raises(ValueError, match="channels"), recompute_outputs():
         unit()(torch.ones(2, 3, requires_grad=True))
     net, x = nn.Sequential(unit(), conv()), images(requires_grad=True)
@@ -166,16 +167,16 @@ def test_an_exception_ends_the_context() -> None:
             net(x)
         kept = net(x).sum()
     kept.backward()
-    assert not memory.active()
+    assert not recompute.is_active()
 
 
 def test_a_context_may_be_entered_again() -> None:
     context = recompute_outputs()
     with context:
         with context:
-            assert memory.active()
-        assert memory.active()
-    assert not memory.active()
+            assert recompute.is_active()
+        assert recompute.is_active()
+    assert not recompute.is_active()
 
 
 def test_frozen_units() -> None:

@@ -21,7 +21,8 @@ from recomputing import (
     unit,
 )
 from small_networks import same
-from torch_srelu import memory, recompute_outputs
+from torch_srelu import recompute_outputs
+from torch_srelu.ops import recompute
 from torch_srelu.ops.cpu import cpu_backend as cpu
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -109,7 +110,7 @@ def test_nothing_stays_behind(backward) -> None:
     del loss
     assert len(seen) == len(net)
     assert not any(storage() for storage in seen)
-    assert not memory._outputs
+    assert not recompute._outputs
 
 
 @pytest.mark.usefixtures("_no_collector")

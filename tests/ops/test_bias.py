@@ -20,9 +20,7 @@ from checks import (
     takes,
     using,
 )
-from torch_srelu.ops import custom_ops as registration
-from torch_srelu.ops import execution as compute
-from torch_srelu.ops import reference
+from torch_srelu.ops import custom_ops, execution, reference
 
 pytestmark = pytest.mark.parametrize("execution", EXECUTIONS)
 
@@ -40,7 +38,7 @@ def _run(problem: Problem, bias: torch.Tensor, together: bool, frozen: bool):
         y = torch_srelu.srelu(x, *params, problem.dim, bias=bias, frozen=frozen)
     else:
         y = torch_srelu.srelu(
-            compute.add_bias(x, bias, problem.dim), *params, problem.dim, frozen=frozen
+            execution.add_bias(x, bias, problem.dim), *params, problem.dim, frozen=frozen
         )
     return y.detach(), torch.autograd.grad(y, [x, *leaves], problem.grad)
 
@@ -89,11 +87,11 @@ def test_gradients_of_both_orders(execution: str) -> None:
 def test_opcheck(execution: str, layout: str) -> None:
     x, (*params, bias) = _biased_problem(execution, layout)
     with using(execution):
-        opcheck(registration.biased_srelu, (x, *params, bias, 1, False), layout)
+        opcheck(custom_ops.srelu, (x, *params, 1, False, bias), layout)
         tensors = [t.detach() for t in (torch.randn_like(x), x, *params)]
         for needs in ((True, True), (True, False), (False, False)):
             arguments = (*tensors, 1, *needs, bias.detach(), True)
-            opcheck(registration.biased_srelu_backward, arguments, layout)
+            opcheck(custom_ops.srelu_backward, arguments, layout)
 
 
 def test_compiled(execution: str) -> None:

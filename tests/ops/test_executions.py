@@ -21,7 +21,7 @@ from checks import (
     takes,
     using,
 )
-from torch_srelu.ops import custom_ops as registration
+from torch_srelu.ops import custom_ops
 
 pytestmark = pytest.mark.parametrize("execution", EXECUTIONS)
 
@@ -140,10 +140,10 @@ def test_dual_tensors(execution: str) -> None:
 def test_opcheck(execution: str, layout: str) -> None:
     x, params = double_problem(execution, layout)
     with using(execution):
-        opcheck(registration.srelu, (x, *params, 1, False), layout)
+        opcheck(custom_ops.srelu, (x, *params, 1, False), layout)
         arguments = (torch.randn_like(x), x, *params, 1)
-        opcheck(registration.srelu_backward, (*arguments, True, True), layout)
-        opcheck(registration.srelu_backward, (*arguments, True, False), layout)
+        opcheck(custom_ops.srelu_backward, (*arguments, True, True), layout)
+        opcheck(custom_ops.srelu_backward, (*arguments, True, False), layout)
 
 
 @pytest.mark.parametrize("shape", [(8, 24, 300), (1500, 24)])

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from ..functional import DTYPES
+from ..ops.arguments import DTYPES
 from . import source_rewriting as rewrite
 from .channel_flow import Flow, Layout
 from .rectifiers import MODULES, Activation, is_activation, recognise

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from .._text import counted
-from . import cpp
 from .cpu import cpu_backend as cpu
 from .triton import triton_launch
 
@@ -39,9 +38,9 @@ def backends() -> dict[str, str]:
     )
     reason = _no_triton()
     here = torch.cuda.is_available()
-    python = cpp.why_not() or (triton_launch.why_not() if here else None)
+    launched = triton_launch.why_not() if here else None
     table["cuda"] = (
-        f"triton (eager calls: {'C++' if python is None else f'Python; {python}'})"
+        f"triton (launched {'in C' if launched is None else f'by Triton: {launched}'})"
         if reason is None
         else f"reference (plain torch): {reason}"
     )
@@ -56,8 +55,7 @@ def use_backend(name: str) -> contextlib.AbstractContextManager[None]:
     """Compute with one execution, "reference", "cpu" or "triton", inside this context.
 
     For comparisons and tests: the choice is made for you otherwise. "triton" takes CPU tensors only
-    under Triton's interpreter (``TRITON_INTERPRET=1``). What torch.compile makes for a GPU has a
-    forward pass of its own in any case.
+    under Triton's interpreter (``TRITON_INTERPRET=1``).
 
     Example:
         >>> import torch_srelu

@@ -1,116 +1,126 @@
-"""SReLU of real tensors and its gradients, by whichever execution serves them."""
+"""Computes SReLU of real tensors, and its gradients, on the backend that serves them."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from .. import _torch_compat
 from . import backends, layout, reference
-from .batch_norm import Norm
+from .arguments import Parameters
+from .fused_batch_norm import BatchNormInput
 
 
-def compute(
-    x: Tensor,
-    t_r: Tensor,
-    a_r: Tensor,
-    t_l: Tensor,
-    a_l: Tensor,
-    dim: int,
-    bias: Tensor | None = None,
-) -> Tensor:
-    """SReLU of ``x``, or of ``x + bias``, by whichever execution serves ``x``."""
+def forward(x: Tensor, params: Parameters, dim: int, bias: Tensor | None = None) -> Tensor:
+    """SReLU of ``x``, or of ``x + bias``."""
     kernels = backends.kernels(x)
     if kernels is None or x.numel() == 0:
-        return _strided_as(x, reference.srelu(add_bias(x, bias, dim), t_r, a_r, t_l, a_l, dim))
+        return _strided_as(x, reference.srelu(add_bias(x, bias, dim), *params, dim))
     if bias is not None and not kernels.ADDS_BIAS:
-        return _strided_as(x, compute(add_bias(x, bias, dim), t_r, a_r, t_l, a_l, dim))
-    x, view = _dense(x, t_r, dim)
-    params = tuple(p.resolve_neg() for p in (t_r, a_r, t_l, a_l))
-    if bias is None:
-        return kernels.forward(x, params, view)
-    return kernels.forward(x, params, view, bias.resolve_neg())
+        return _strided_as(x, forward(add_bias(x, bias, dim), params, dim))
+    x, view = _dense(x, params, dim)
+    return kernels.forward(x, _resolved(params), view, bias if bias is None else bias.resolve_neg())
 
 
-def compute_backward(
+def backward(
     grad: Tensor,
     x: Tensor,
-    t_r: Tensor,
-    a_r: Tensor,
-    t_l: Tensor,
-    a_l: Tensor,
+    params: Parameters,
     dim: int,
     need_input: bool,
     need_params: bool,
     bias: Tensor | None = None,
     need_bias: bool = False,
-    more: Tensor | None = None,
+    second_grad: Tensor | None = None,
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The gradient of ``x`` and, as rows in the dtype of the arithmetic, those of the channels.
+    """The gradient of ``x``, and rows with those of the parameters and the bias.
 
-    Rows are the four parameters and the bias, as far as they are needed. By whichever execution
-    serves ``x``. What is not needed is None. ``more`` is added to ``grad``.
+    Rows are (4 or 5 or 1, C), as far as they are needed, in the dtype of the arithmetic. What is
+    not needed is None. ``second_grad`` is added to ``grad``.
     """
     kernels = backends.kernels(x)
-    if more is not None and (kernels is None or not kernels.JOINS or x.numel() == 0):
-        grad, more = grad + more, None
-    params = (t_r, a_r, t_l, a_l)
-    apart = None  # what computes it where bias and SReLU come one after the other
     if kernels is None or x.numel() == 0:
-        apart = reference_backward
-    elif bias is not None and not kernels.ADDS_BIAS:
-        apart = compute_backward
-    if kernels is None or apart is not None:
-        needs = (need_input, need_params, bias, need_bias)
-        grad_x, rows = after_bias(apart, grad, x, params, dim, *needs)
+        kernels = None
+    if second_grad is not None and (kernels is None or not kernels.FUSES_BACKWARD):
+        grad, second_grad = grad + second_grad, None
+    needs = (need_input, need_params)
+    if kernels is None:
+        grad_x, rows = plain_backward(grad, x, params, dim, *needs, bias, need_bias)
         return grad_x if grad_x is None else _strided_as(x, grad_x), rows
-    x, view = _dense(x, t_r, dim)
-    grad = layout.like(grad, x)
-    params = tuple(p.resolve_neg() for p in params)
-    if more is not None:
+    if bias is not None and not kernels.ADDS_BIAS:
+        grad_x, rows = _with_bias(backward, grad, x, params, dim, *needs, bias, need_bias)
+        return grad_x if grad_x is None else _strided_as(x, grad_x), rows
+    x, view = _dense(x, params, dim)
+    tensors = layout.like(grad, x), x, _resolved(params), view, *needs
+    if second_grad is not None:
         assert bias is None, "there is no kernel for both"
-        more = layout.like(more, x)
-        return kernels.backward(grad, x, params, view, need_input, need_params, more=more)
-    if bias is None:
-        return kernels.backward(grad, x, params, view, need_input, need_params)
-    bias = bias.resolve_neg()
-    return kernels.backward(grad, x, params, view, need_input, need_params, bias, need_bias)
+        return kernels.backward(*tensors, second_grad=layout.like(second_grad, x))
+    return kernels.backward(*tensors, bias if bias is None else bias.resolve_neg(), need_bias)
 
 
-def compute_backward_joined(
+def backward_with_batch_norm(
     grad: Tensor,
-    more: Tensor | None,
+    second_grad: Tensor | None,
     x: Tensor | None,
-    params: tuple[Tensor, Tensor, Tensor, Tensor],
+    params: Parameters,
     dim: int,
     need_params: bool,
-    norm: Norm,
+    norm: BatchNormInput,
 ) -> tuple[Tensor, Tensor | None, Tensor]:
-    """`compute_backward` of ``grad + more``, and the `Norm.moments` of the gradient of ``x``.
+    """`backward` of ``grad + second_grad``, and `BatchNormInput.sums` of the gradient of ``x``.
 
-    ``x`` is missing where it is `Norm.output`.
+    ``x`` is None where it is `BatchNormInput.output`, which is then computed anew.
     """
     given = norm.z if x is None else x
     kernels = backends.kernels(given)
-    if kernels is not None and kernels.JOINS and given.numel():
-        dense, view = _dense(given, params[0], dim)
-        if kernels.takes_norm(view):
-            more = more if more is None else layout.like(more, dense)
+    if kernels is not None and kernels.FUSES_BACKWARD and given.numel():
+        dense, view = _dense(given, params, dim)
+        if kernels.fuses_batch_norm(view):
             beside = norm.residual if x is None else norm.z
-            beside = beside if beside is None else layout.like(beside, dense)
-            numbers = (n if n is None else n.contiguous() for n in norm[1:4])
-            return kernels.backward_joined(
+            second_grad, beside = (
+                t if t is None else layout.like(t, dense) for t in (second_grad, beside)
+            )
+            per_channel = (n if n is None else n.contiguous() for n in norm[1:4])
+            return kernels.backward_with_batch_norm(
                 layout.like(grad, dense),
-                more,
+                second_grad,
                 dense,
-                tuple(p.resolve_neg() for p in params),
+                _resolved(params),
                 view,
                 need_params,
-                (beside, *numbers),
+                (beside, *per_channel),
             )
     x = norm.output(dim) if x is None else x
-    grad_x, rows = compute_backward(grad, x, *params, dim, True, need_params, more=more)
+    grad_x, rows = backward(grad, x, params, dim, True, need_params, second_grad=second_grad)
     assert grad_x is not None
-    return grad_x, rows, norm.moments(grad_x, dim)
+    return grad_x, rows, norm.sums(grad_x, dim)
+
+
+def plain_backward(
+    grad, x, params, dim, need_input, need_params, bias=None, need_bias=False
+) -> tuple[Tensor | None, Tensor | None]:
+    """`backward` by torch's own operators."""
+    return _with_bias(_reference, grad, x, params, dim, need_input, need_params, bias, need_bias)
+
+
+def _reference(grad, x, params, dim, need_input, need_params) -> tuple[Tensor, Tensor | None]:
+    grad_x, *grads = reference.srelu_backward(grad, x, *params, dim)
+    rows = torch.stack([g.to(reference.compute_dtype(x)) for g in grads])
+    return grad_x, rows if need_params else None
+
+
+def _with_bias(
+    unbiased: Callable, grad, x, params, dim, need_input, need_params, bias, need_bias
+) -> tuple[Tensor | None, Tensor | None]:
+    """The gradients by ``unbiased``; that of the bias is a sum of the input's."""
+    x = add_bias(x, bias, dim)
+    grad_x, rows = unbiased(grad, x, params, dim, need_input or need_bias, need_params)
+    if need_bias:
+        row = reference.over_channels(grad_x.to(reference.compute_dtype(x)), dim)[None]
+        rows = torch.cat([rows, row]) if need_params else row
+    return grad_x if need_input else None, rows
 
 
 def add_bias(x: Tensor, bias: Tensor | None, dim: int) -> Tensor:
@@ -122,39 +132,23 @@ def add_bias(x: Tensor, bias: Tensor | None, dim: int) -> Tensor:
     return x + bias.to(x.dtype).view(shape)
 
 
-def after_bias(
-    backward, grad, x, params, dim, need_input, need_params, bias, need_bias
-) -> tuple[Tensor | None, Tensor | None]:
-    """The gradients by ``backward``, which knows no bias; its gradient is a sum of the input's."""
-    need_any = need_input or need_bias
-    x = add_bias(x, bias, dim)
-    grad_x, rows = backward(grad, x, *params, dim, need_any, need_params)
-    if need_bias:
-        row = reference.over_channels(grad_x.to(reference.compute_dtype(x)), dim)[None]
-        rows = torch.cat([rows, row]) if need_params else row
-    return grad_x if need_input else None, rows
-
-
-def reference_backward(
-    grad, x, t_r, a_r, t_l, a_l, dim, need_input, need_params
-) -> tuple[Tensor, Tensor | None]:
-    grad_x, *grads = reference.srelu_backward(grad, x, t_r, a_r, t_l, a_l, dim)
-    rows = torch.stack([g.to(reference.compute_dtype(x)) for g in grads])
-    return grad_x, rows if need_params else None
-
-
 def _strided_as(x: Tensor, y: Tensor) -> Tensor:
     """``y`` with exactly the strides that the fake kernels promise."""
     promised = torch.empty_like(x)
     return y if y.stride() == promised.stride() else promised.copy_(y)
 
 
-def _dense(x: Tensor, t_r: Tensor, dim: int) -> tuple[Tensor, layout.View]:
+def _resolved(params: Parameters) -> Parameters:
+    return Parameters(*(p.resolve_neg() for p in params))
+
+
+def _dense(x: Tensor, params: Parameters, dim: int) -> tuple[Tensor, layout.View]:
     """``x``, copied if it has gaps, and its view."""
     if x.layout is not torch.strided:
         raise TypeError(f"x must be a strided tensor, got layout {x.layout}: call x.to_dense()")
-    channels = t_r.shape[0]
-    view = None if x.is_neg() or x._is_zerotensor() else layout.view(x, channels, dim)
+    channels = params.t_r.shape[0]
+    lazy = x.is_neg() or _torch_compat.is_zero_tensor(x)
+    view = None if lazy else layout.view(x, channels, dim)
     if view is None:
         x = layout.densify(x)
         view = layout.view(x, channels, dim)

@@ -12,7 +12,8 @@ from torch.utils.data import DataLoader, Dataset
 
 import torch_srelu
 from checks import Problem, lay_out, using
-from torch_srelu.ops import execution as compute
+from torch_srelu.ops import execution
+from torch_srelu.ops.arguments import Parameters
 from torch_srelu.ops.cpu import cpu_backend as cpu
 
 SOURCE = Path(torch_srelu.__file__).parent
@@ -91,11 +92,11 @@ def test_what_is_not_needed_changes_nothing_else(isa: str, dtype: torch.dtype, s
     """A frozen unit has no parameter gradients, the first of a network none for its input."""
     torch.manual_seed(0)
     x, grad = torch.randn(2, *shape).to(dtype)
-    arguments = (grad, x, *torch.randn(4, shape[1]), 1)
+    arguments = (grad, x, Parameters(*torch.randn(4, shape[1])), 1)
     with using(f"cpu-{isa}"):
-        grad_x, grads = compute.compute_backward(*arguments, True, True)
-        only_x, no_grads = compute.compute_backward(*arguments, True, False)
-        no_x, only_grads = compute.compute_backward(*arguments, False, True)
+        grad_x, grads = execution.backward(*arguments, True, True)
+        only_x, no_grads = execution.backward(*arguments, True, False)
+        no_x, only_grads = execution.backward(*arguments, False, True)
     assert no_x is None
     assert no_grads is None
     assert grad_x is not None
@@ -114,13 +115,13 @@ def test_large_results_are_those_of_their_parts(dim: int) -> None:
     x, grad = torch.randn(2, *shape)
     params = torch.randn(4, 16)
     assert x.nbytes > 24 * 2**20
-    y = compute.compute(x, *params, dim)
-    grad_x, _ = compute.compute_backward(grad, x, *params, dim, True, True)
+    y = execution.forward(x, Parameters(*params), dim)
+    grad_x, _ = execution.backward(grad, x, Parameters(*params), dim, True, True)
     assert grad_x is not None
     parts = zip(x.chunk(2), grad.chunk(2), y.chunk(2), grad_x.chunk(2), strict=True)
     for part, part_grad, part_y, part_grad_x in parts:
-        assert torch.equal(part_y, compute.compute(part, *params, dim))
-        small, _ = compute.compute_backward(part_grad, part, *params, dim, True, True)
+        assert torch.equal(part_y, execution.forward(part, Parameters(*params), dim))
+        small, _ = execution.backward(part_grad, part, Parameters(*params), dim, True, True)
         assert small is not None
         assert torch.equal(part_grad_x, small)
 
@@ -140,8 +141,8 @@ class ActivatedInWorker(Dataset):
 
     def __getitem__(self, index: int) -> list[torch.Tensor]:
         torch.set_num_threads(2)
-        y = compute.compute(self.x, *self.params, 1)
-        grads = compute.compute_backward(self.grad, self.x, *self.params, 1, True, True)
+        y = execution.forward(self.x, Parameters(*self.params), 1)
+        grads = execution.backward(self.grad, self.x, Parameters(*self.params), 1, True, True)
         return [y, *(g for g in grads if g is not None)]
 
 

@@ -16,10 +16,9 @@ from torch.fx import Graph, GraphModule, Node
 
 import torch_srelu as ts
 from checks import DEVICE
-from torch_srelu.ops.inductor import inductor_batch_norm as inductor_norm
-from torch_srelu.ops.inductor import inductor_patterns as inductor
+from torch_srelu.ops.inductor import inductor_batch_norm, inductor_patterns
 
-JOINED = torch.ops.torch_srelu.srelu_backward_joined.default
+JOINED = torch.ops.torch_srelu.srelu_backward_fused.default
 PLAIN = torch.ops.torch_srelu.srelu_backward.default
 GRAD, MORE, X, Z, SCALE, RESIDUAL = 0, 1, 2, 9, 11, 13  # places among the operator's arguments
 
@@ -29,10 +28,10 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-5} if DEVICE == "cuda" else {}
 
 
 @pytest.fixture(autouse=True)
-def _in_sight(monkeypatch) -> None:
+def _cpu_as_gpu(monkeypatch) -> None:
     """Where there is no GPU, the CPU stands for one; where there is one, it is to be exact."""
     if DEVICE == "cpu":
-        monkeypatch.setattr(inductor, "_suits", lambda x: True)
+        monkeypatch.setattr(inductor_patterns, "_has_fused_kernel", lambda x: True)
     else:
         monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
 
@@ -229,7 +228,7 @@ def test_numbers_of_channels_lie_along_the_channels(
     node = Graph().placeholder("numbers")
     node.meta["val"] = torch.empty(shape, dtype=dtype)
     z = torch.empty(8, 8, 8, 8, dtype=torch.bfloat16)
-    assert (inductor_norm._of_channels(node, z) is node) is taken
+    assert (inductor_batch_norm._of_channels(node, z) is node) is taken
 
 
 def test_channels_that_lie_together_are_left_alone() -> None:

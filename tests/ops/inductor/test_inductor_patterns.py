@@ -1,4 +1,4 @@
-"""What torch.compile's own compiler makes of SReLU: forward code of its own, our backward."""
+"""What Inductor makes of SReLU: two operators, the backward one fused with its neighbours."""
 
 import re
 
@@ -7,15 +7,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch._functorch import config as aot_config
-from torch._inductor import config, metrics, pattern_matcher
+from torch._inductor import config, pattern_matcher
 from torch._inductor.fx_passes import post_grad  # noqa: F401  # as every compilation imports it
 from torch._inductor.utils import run_and_get_code
 
 from checks import DEVICE, Problem, assert_right, lay_out
 from torch_srelu.functional import srelu
-from torch_srelu.ops.inductor import inductor_patterns as inductor
+from torch_srelu.ops.inductor import inductor_patterns
 
-BACKWARD, JOINED = "srelu_backward_bare", "srelu_backward_joined_bare"
+BACKWARD, FUSED = "srelu_backward", "srelu_backward_fused"
 CLOSE = {"rtol": 1e-2, "atol": 1e-2} if DEVICE == "cuda" else {}  # TF32 in convolutions
 
 
@@ -27,10 +27,10 @@ def _compiled_anew():
 
 
 @pytest.fixture
-def in_sight(monkeypatch) -> None:
-    """Where there is no GPU, the CPU stands for one: what is put in its place is the same."""
+def cpu_as_gpu(monkeypatch) -> None:
+    """Where there is no GPU, the CPU stands for one: the graph is the same."""
     if DEVICE == "cpu":
-        monkeypatch.setattr(inductor, "_suits", lambda x: True)
+        monkeypatch.setattr(inductor_patterns, "_has_fused_kernel", lambda x: True)
 
 
 def inputs() -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -54,42 +54,12 @@ def compiled_code(**options: Tensor) -> list[str]:
     return run_and_get_code(train)[1]
 
 
-def test_only_backward_is_an_operator(in_sight) -> None:
-    forward, backward = compiled_code()
-    assert called(forward) == []
+@pytest.mark.parametrize("biased", [False, True])
+def test_both_passes_are_operators(biased: bool) -> None:
+    options = {"bias": torch.randn(6, device=DEVICE).requires_grad_()} if biased else {}
+    forward, backward = compiled_code(**options)
+    assert called(forward) == ["srelu"]
     assert called(backward) == [BACKWARD]
-
-
-@pytest.mark.skipif(DEVICE == "cuda", reason="there the compiler makes it")
-def test_on_a_cpu_forward_is_an_operator_too() -> None:
-    forward, backward = compiled_code()
-    assert called(forward) == ["srelu_bare"]
-    assert called(backward) == [BACKWARD]
-
-
-def test_operators_with_a_bias_are_bare_too() -> None:
-    bias = torch.randn(6, device=DEVICE).requires_grad_()
-    forward, backward = compiled_code(bias=bias)
-    assert called(forward) == ["biased_srelu_bare"]
-    assert called(backward) == ["biased_srelu_backward_bare"]
-
-
-def test_bare_operators_are_the_usual_ones() -> None:
-    """Values, and what the compiler is told of them."""
-    x, *params = (t.detach() for t in inputs())
-    bias, norm = torch.randn(6, device=DEVICE), (None,) * 5
-    given = {
-        "srelu": (x, *params, 1, False),
-        "biased_srelu": (x, *params, bias, 1, False),
-        "srelu_backward": (x, x, *params, 1, True, True),
-        "biased_srelu_backward": (x, x, *params, 1, True, True, bias, True),
-        "srelu_backward_joined": (x, x, x, *params, 1, True, *norm),
-    }
-    assert given.keys() == {usual._opname for usual in inductor.BARE}
-    for usual, bare in inductor.BARE.items():
-        arguments = given[usual._opname]
-        torch.testing.assert_close(bare(*arguments), usual(*arguments), rtol=0, atol=0)
-        torch.library.opcheck(bare, arguments, test_utils=("test_schema", "test_faketensor"))
 
 
 CASES = [
@@ -102,7 +72,7 @@ CASES = [
 
 # What is compiled for a CPU takes its time, and nobody uses it.
 @pytest.mark.parametrize(("layout", "dtype"), CASES if DEVICE == "cuda" else CASES[:1])
-def test_three_way(in_sight, layout: str, dtype: torch.dtype) -> None:
+def test_three_way(cpu_as_gpu, layout: str, dtype: torch.dtype) -> None:
     """Values, strides and gradients, for sizes that the compiler does not know."""
     torch.manual_seed(0)
     function = torch.compile(srelu, fullgraph=True, dynamic=True)
@@ -113,7 +83,7 @@ def test_three_way(in_sight, layout: str, dtype: torch.dtype) -> None:
         assert_right(problem, *problem.to(DEVICE).run(function))
 
 
-def test_gradients_that_meet_are_added_by_the_operator(in_sight) -> None:
+def test_gradients_that_meet_are_added_by_the_operator(cpu_as_gpu) -> None:
     """Those of two convolutions; not those that the compiler makes and can add by itself."""
     weights = torch.randn(2, 5, 6, 1, 1, device=DEVICE)
 
@@ -126,28 +96,16 @@ def test_gradients_that_meet_are_added_by_the_operator(in_sight) -> None:
     torch._dynamo.mark_dynamic(tensors[0], 0)
     compiled = torch.compile(loss, fullgraph=True)
     _, backward = run_and_get_code(lambda: compiled(*tensors).backward())[1]
-    assert sorted(called(backward)) == [BACKWARD, JOINED]
+    assert sorted(called(backward)) == [BACKWARD, FUSED]
     loss(*others).backward()
     torch.testing.assert_close([t.grad for t in tensors], [t.grad for t in others], **CLOSE)
 
 
-def test_another_torch_leaves_operators_and_says_so(monkeypatch) -> None:
+def test_without_the_pattern_matcher_nothing_is_fused_and_a_warning_says_so(monkeypatch) -> None:
     monkeypatch.delattr(pattern_matcher, "CallFunctionVarArgs")
-    inductor._teach.cache_clear()
+    inductor_patterns._register.cache_clear()
     try:
-        with pytest.warns(RuntimeWarning, match="torch has changed"):
-            inductor.teach()
+        with pytest.warns(RuntimeWarning, match="this torch lacks"):
+            inductor_patterns.register()
     finally:
-        inductor._teach.cache_clear()
-
-
-def test_what_is_beside_it_is_fused(in_sight) -> None:
-    """One kernel for a sum, SReLU and a product."""
-
-    def around(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor) -> Tensor:
-        return srelu(x + 1, t_r, a_r, t_l, a_l) * 2
-
-    metrics.reset()
-    with torch.no_grad():
-        torch.testing.assert_close(torch.compile(around)(*inputs()), around(*inputs()))
-    assert metrics.generated_kernel_count == 1
+        inductor_patterns._register.cache_clear()

@@ -1,5 +1,7 @@
 """That launches give kernels what these ask for."""
 
+import ctypes
+
 import pytest
 import torch
 
@@ -7,11 +9,11 @@ from checks import DEVICE, using
 from torch_srelu import SReLU, srelu
 from torch_srelu.ops import layout
 from torch_srelu.ops.triton import triton_backend as triton
-from torch_srelu.ops.triton import triton_backward_kernels as backward_kernels
 from torch_srelu.ops.triton import triton_launch, triton_scan
 from torch_srelu.ops.triton.triton_launch import OPTIONS, Launch, arguments
 
-in_c = pytest.mark.skipif(triton_launch._launch is None, reason="native/launch.c is not compiled")
+_launch = triton_launch._launch
+in_c = pytest.mark.skipif(_launch is None, reason="native/launch.c is not compiled")
 
 
 @pytest.mark.parametrize("biased", [False, True])
@@ -24,7 +26,7 @@ def test_kernels_get_what_they_ask_for(shape, biased: bool, monkeypatch) -> None
         given = [name for name in self.meta if name not in OPTIONS]
         names = self.kernel.arg_names
         assert names[-len(given) :] == given
-        assert len(names) == len(tensors) + len(out) + len(self.fixed)
+        assert len(names) == len(tensors) + len(out) + len(self.sizes) + len(given)
         assert all(n.endswith("_out") for n in names[len(tensors) : len(tensors) + len(out)])
         kernels.add(self.kernel)
         launch(self, key, *tensors, out=out)
@@ -54,60 +56,39 @@ def test_what_triton_leaves_out_is_not_handed_on() -> None:
     assert arguments(["*fp32", "*fp32"], 1, (2,)) is None
 
 
-def test_kernels_have_their_tensors_in_the_order_of_eager_cpp() -> None:
-    """Which is that of the stand-in for the driver: the tests of eager.cpp see to that."""
-    from driver import BACKWARD, FINISH, FORWARD, TENSORS
-
-    kernels = {
-        FORWARD: list(triton.FORWARD.values()),
-        BACKWARD: [backward_kernels.backward_runs],
-        FINISH: [backward_kernels.finish],
-    }
-    for function, names in TENSORS.items():
-        for kernel in kernels[function]:
-            found = [name.removesuffix("_ptr") for name in kernel.arg_names[: len(names)]]
-            assert found == list(names)
-    # This one writes no gradients of parameters: what it is given beyond is not handed on.
-    found = [n.removesuffix("_ptr") for n in backward_kernels.backward_columns.arg_names[:9]]
-    assert found == list(TENSORS[BACKWARD][:9])
-
-
 @in_c
 def test_a_launch_in_c() -> None:
-    from driver import FORWARD, Driver
+    """What the driver's cuLaunchKernel gets, with a Python function in its place."""
+    launched = []
 
-    x, y, params = torch.randn(2, 3, 4), torch.empty(2, 3, 4), torch.randn(4, 3)
-    driver = Driver(x, 3)
-    plan = driver.plan(FORWARD)
-    params = [p.clone() for p in params]
-    assert triton_launch._launch.launch(plan, 0, x, y, *params, None)
-    assert driver.launched == [FORWARD]
-    torch.testing.assert_close(y, srelu(x, *params))
-    odd = torch.empty(25)[1:].view(2, 3, 4)
-    assert not triton_launch._launch.launch(plan, 0, odd, y, *params, None)
-    assert not triton_launch._launch.launch(plan, 0, None, y, *params, None)
-    assert not triton_launch._launch.launch(plan, 0, x, y)
+    @ctypes.CFUNCTYPE(
+        ctypes.c_int,
+        ctypes.c_void_p,
+        *[ctypes.c_uint] * 7,
+        *[ctypes.c_void_p] * 3,
+    )
+    def cu_launch_kernel(function, *rest):
+        *sizes, stream, params, _ = rest
+        pointers = ctypes.cast(params, ctypes.POINTER(ctypes.POINTER(ctypes.c_uint64)))
+        launched.append((function, sizes, stream, [pointers[i].contents.value for i in range(3)]))
+        return 0
+
+    address = ctypes.cast(cu_launch_kernel, ctypes.c_void_p).value
+    # A tensor that must be aligned, a number, a tensor that need not be.
+    plan = _launch.plan(address, 5, (2, 3, 4), 128, 64, 1, (0, -1, 1), (0, 7, 0))
+    x, odd = torch.empty(8), torch.empty(9)[1:]
+    assert _launch.launch(plan, 6, x, odd)
+    pointers = [x.data_ptr(), 7, odd.data_ptr()]
+    assert launched == [(5, [2, 3, 4, 128, 1, 1, 64], 6, pointers)]
+    for tensors in ((odd, x), (None, x), (x,)):
+        assert not _launch.launch(plan, 6, *tensors)
     with pytest.raises(TypeError, match="plan, stream"):
-        triton_launch._launch.launch(plan)
+        _launch.launch(plan)
     with pytest.raises(ValueError, match="equally long"):
-        triton_launch._launch.plan(1, 1, (1, 1, 1), 32, 0, 0, (1,), ())
+        _launch.plan(1, 1, (1, 1, 1), 32, 0, 0, (1,), ())
     with pytest.raises(ValueError, match="at most 16 tensors"):
-        triton_launch._launch.plan(1, 1, (1, 1, 1), 32, 0, 0, (16,), (0,))
-    assert driver.launched == [FORWARD]
-
-
-@in_c
-def test_a_chained_launch_in_c() -> None:
-    from driver import FORWARD, Driver
-
-    x, y, params = torch.randn(2, 3, 4), torch.empty(2, 3, 4), list(torch.randn(4, 3).unbind())
-    driver = Driver(x, 3)
-    params = [p.clone() for p in params]
-    plan = driver.plan(FORWARD, chained=True)
-    assert triton_launch._launch.launch(plan, 7, x, y, *params, None)
-    torch.testing.assert_close(y, srelu(x, *params))
-    # Grid, block, shared memory, stream, and the one attribute: that it may begin early.
-    assert driver.launched == [(FORWARD, (1, 1, 1, 32, 1, 1, 0), 7, [(6, 1)])]
+        _launch.plan(1, 1, (1, 1, 1), 32, 0, 0, (16,), (0,))
+    assert len(launched) == 1
 
 
 @in_c

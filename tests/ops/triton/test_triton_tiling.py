@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 pytest.importorskip("triton")
 
 from torch_srelu.ops.layout import View
-from torch_srelu.ops.triton.triton_backend import takes_norm
+from torch_srelu.ops.triton.triton_backend import fuses_batch_norm
 from torch_srelu.ops.triton.triton_tiling import (
     MOST_IN_LAYER,
     MOST_PARTS,
@@ -52,7 +52,7 @@ def test_grids_fit_the_device(view, dtype) -> None:
 @given(views, st.sampled_from(DTYPES))
 @example(View(1, 2**21 + 4096, 1023), torch.bfloat16)
 def test_joined_normalisations_find_columns(view, dtype) -> None:
-    if takes_norm(view):
+    if fuses_batch_norm(view):
         assert cut_backward(view, dtype, 4, norm=True).way == "columns"
 
 

@@ -1,4 +1,4 @@
-"""The native CPU execution: ``native/srelu.c``, compiled at install and called through ctypes."""
+"""The CPU backend: ``native/srelu.c``, compiled at install and called through ctypes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from .. import cached_calls as calls
+from ..arguments import Parameters
+from ..call_cache import PreparedCall
 from ..layout import View
 from ..reference import compute_dtype
 
 ISAS = ("portable", "avx2", "avx512")
-ADDS_BIAS = False  # its kernels take x alone
-JOINS = False  # nor does it take anything else along
+ADDS_BIAS = False  # whether its kernels compute SReLU of x + bias
+FUSES_BACKWARD = False  # whether they add two gradients, and compute sums for a batch norm
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}  # places in the C tables
 
 ABI = 2  # of the functions below; the same number stands in srelu.c
@@ -76,8 +77,8 @@ def isa() -> str:
     return isas()[-1 if _isa is None else _isa]
 
 
-def forward(x: Tensor, params: Sequence[Tensor], view: View) -> Tensor:
-    """SReLU of the dense tensor ``x``."""
+def forward(x: Tensor, params: Sequence[Tensor], view: View, bias: Tensor | None = None) -> Tensor:
+    """SReLU of the dense tensor ``x``; ``bias`` is None, as ADDS_BIAS says."""
     y = torch.empty_like(x)
     # `native` must live until the call returns: the C side sees only its addresses.
     native = _in_dtype(params, compute_dtype(x))
@@ -92,6 +93,8 @@ def backward(
     view: View,
     need_input: bool,
     need_params: bool,
+    bias: Tensor | None = None,
+    need_bias: bool = False,
 ) -> tuple[Tensor | None, Tensor | None]:
     """Gradients of the dense ``x`` (``grad`` has its layout) and, as (4, C), of the parameters."""
     native = _in_dtype(params, compute_dtype(x))
@@ -110,18 +113,16 @@ def backward(
     return grad_x, grads
 
 
-class Call(calls.Call):
-    """What is remembered of calls of one kind.
+class PreparedCpuCall(PreparedCall):
+    """A `PreparedCall` for kernels of the CPU.
 
     Args:
-        x: One of the dense tensors.
+        x: A dense tensor of the signature.
         params: Its parameters, contiguous.
         view: Of ``x``.
     """
 
-    taught = 2  # both passes: native/eager.cpp knows GPUs only
-
-    def __init__(self, x: Tensor, params: Sequence[Tensor], view: View) -> None:
+    def __init__(self, x: Tensor, params: Parameters, view: View) -> None:
         super().__init__(x, params)
         self._view = view
 
@@ -132,7 +133,7 @@ class Call(calls.Call):
         a_r: Tensor,
         t_l: Tensor,
         a_l: Tensor,
-        _bias: Tensor | None = None,  # none of these calls has one: ADDS_BIAS
+        _bias: Tensor | None = None,
     ) -> Tensor:
         return forward(x, (t_r, a_r, t_l, a_l), self._view)
 
@@ -142,6 +143,11 @@ class Call(calls.Call):
         assert grad_x is not None
         assert rows is not None
         return grad_x, *rows.unbind()
+
+
+def prepare(x: Tensor, params: Parameters, view: View, bias: Tensor | None) -> PreparedCpuCall:
+    """A prepared call of tensors like these."""
+    return PreparedCpuCall(x, params, view)
 
 
 def _call(function: str, x: Tensor, *arguments) -> None:

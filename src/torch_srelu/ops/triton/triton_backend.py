@@ -1,7 +1,7 @@
-"""The CUDA execution, host side: which launches make up a forward and a backward pass.
+"""The CUDA backend on the host: which launches make up a forward and a backward pass.
 
-The kernels are in `triton_kernels`, `triton_backward_kernels` and `triton_tiles`, how they cut
-tensors up in `triton_cuts`.
+Kernels are in `triton_forward_kernels` and `triton_backward_kernels`, grids and block sizes in
+`triton_tiling`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
-from .. import cached_calls as calls
+from ..arguments import Parameters
+from ..call_cache import PreparedCall
 from ..layout import View
 from ..reference import compute_dtype
 from . import triton_backward_kernels as backward_kernels
 from . import triton_forward_kernels as kernels
-from .triton_launch import CHAINED, Launch, chains, elsewhere
+from .triton_launch import CHAINED, Launch, chains
 from .triton_tiling import (
     MOST_COLUMNS,
     ceil,
@@ -32,7 +33,7 @@ from .triton_tiling import (
 )
 
 ADDS_BIAS = True  # its kernels compute SReLU of x + bias
-JOINS = True  # its kernels take a gradient in two parts, and `joined.Norm`
+FUSES_BACKWARD = True  # they add two gradients, and compute the sums of a `BatchNormInput`
 
 NO_OUT = (None,) * len(backward_kernels.OUT)
 NO_NORM = (None,) * len(backward_kernels.NORM)
@@ -42,7 +43,7 @@ FORWARD = {
     "rows": kernels.forward_rows,
     "columns": kernels.forward_columns,
 }
-BACKWARD = {  # with `Backward.joined` and `Backward.out`
+BACKWARD = {  # with `Backward.fused` and `Backward.out`
     "runs": (backward_kernels.backward_runs, 1, len(NO_OUT)),
     "rows": (backward_kernels.backward_rows, 1, 0),
     "columns": (backward_kernels.backward_columns, 1 + len(NO_NORM), 0),
@@ -66,7 +67,7 @@ class Backward(NamedTuple):
     """The kernel, and where it cannot finish the job the shape of its sums and a second kernel."""
 
     first: Launch
-    joined: int  # how many tensors the first takes beside a gradient, an input and its channels'
+    fused: int  # how many tensors the first takes beside a gradient, an input and its channels'
     out: int  # how many gradients of parameters the first could write itself
     sums: tuple[int, int]
     second: Launch | None
@@ -80,17 +81,17 @@ class Backward(NamedTuple):
         bias: Tensor | None,
         need_input: bool,
         out: Sequence[Tensor | None],
-        more: Tensor | None = None,
+        second_grad: Tensor | None = None,
         norm: Sequence[Tensor | None] = NO_NORM,
     ) -> Tensor | None:
         """The gradient of ``x``; those of the parameters and the bias go to ``out``."""
         grad_x = torch.empty_like(x) if need_input else None
-        joined = (more, *norm)[: self.joined]
+        fused = (second_grad, *norm)[: self.fused]
         if self.second is None:
-            self.first(key, grad, x, grad_x, None, *params, bias, *joined, out=out[: self.out])
+            self.first(key, grad, x, grad_x, None, *params, bias, *fused, out=out[: self.out])
             return grad_x
         sums = x.new_empty(self.sums, dtype=compute_dtype(x))
-        self.first(key, grad, x, grad_x, sums, *params, bias, *joined, out=NO_OUT[: self.out])
+        self.first(key, grad, x, grad_x, sums, *params, bias, *fused, out=NO_OUT[: self.out])
         self.second(key, sums, params[1], params[3], out=out)
         return grad_x
 
@@ -119,11 +120,11 @@ def _backward_launch(
     }
     if how.way == "runs":
         meta["ALONE"] = alone
-    kernel, joined, out = BACKWARD[how.way]
+    kernel, fused, out = BACKWARD[how.way]
     sizes = (*how.sizes, how.steps, how.splits)
     first = Launch(kernel, grid(how), sizes, {**meta, **how.meta})
     if alone or not planes:
-        return Backward(first, joined, out, (0, 0), None)
+        return Backward(first, fused, out, (0, 0), None)
     channels = view.channels
     splits = how.sums // (channels * how.beside)
     # Few channels and many parts to a program: all of them are under way at once.
@@ -137,14 +138,11 @@ def _backward_launch(
         meta[CHAINED] = True
     programs = (ceil(channels, width), planes, 1)
     second = Launch(backward_kernels.finish, programs, (splits, channels, how.beside), meta)
-    return Backward(first, joined, out, (planes, how.sums), second)
+    return Backward(first, fused, out, (planes, how.sums), second)
 
 
 def forward(x: Tensor, params: Sequence[Tensor], view: View, bias: Tensor | None = None) -> Tensor:
     """SReLU of the dense tensor ``x``, or of ``x + bias``."""
-    if elsewhere(x):
-        with torch.cuda.device(x.device):
-            return forward(x, params, view, bias)
     y = torch.empty_like(x)
     params, bias = _packed(params, bias)
     _forward_launch(view, x.dtype)(_key(x, params, bias), x, y, *params, bias)
@@ -160,18 +158,15 @@ def backward(
     need_params: bool,
     bias: Tensor | None = None,
     need_bias: bool = False,
-    more: Tensor | None = None,
+    second_grad: Tensor | None = None,
 ) -> tuple[Tensor | None, Tensor | None]:
     """Gradients of the dense ``x`` (``grad`` has its layout) and of what belongs to channels.
 
     These are rows of one tensor, as far as they are needed: the four parameters, then the bias.
-    ``more``, laid out like ``grad``, is added to it.
+    ``second_grad``, laid out like ``grad``, is added to it.
     """
-    if elsewhere(x):
-        with torch.cuda.device(x.device):
-            return backward(grad, x, params, view, need_input, need_params, bias, need_bias, more)
     params, bias = _packed(params, bias)
-    tensors = 2 if more is None else 3
+    tensors = 2 if second_grad is None else 3
     needs = (need_input, need_params, int(need_bias))
     launch = _backward_launch(view, x.dtype, *needs, tensors, chains(x.get_device()))
     rows, out = None, NO_OUT
@@ -179,32 +174,29 @@ def backward(
         rows = x.new_empty((4 * need_params + need_bias, view.channels), dtype=compute_dtype(x))
         of_params = rows[:4].unbind() if need_params else NO_OUT[:4]
         out = (*of_params, rows[-1] if need_bias else None)
-    return launch(_key(x, params, bias), grad, x, params, bias, need_input, out, more), rows
+    return launch(_key(x, params, bias), grad, x, params, bias, need_input, out, second_grad), rows
 
 
-def takes_norm(view: View) -> bool:
-    """Whether `backward_joined` serves such tensors: the backward pass takes columns."""
+def fuses_batch_norm(view: View) -> bool:
+    """Whether `backward_with_batch_norm` serves such tensors: the backward pass takes columns."""
     return not is_runs(view) and view.channels * view.inner < MOST_COLUMNS
 
 
-def backward_joined(
+def backward_with_batch_norm(
     grad: Tensor,
-    more: Tensor | None,
+    second_grad: Tensor | None,
     x: Tensor,
     params: Sequence[Tensor],
     view: View,
     need_params: bool,
     norm: Sequence[Tensor | None],
 ) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Like `backward`, with the moments of a `joined.Norm`.
+    """Like `backward`, with the moments of a `BatchNormInput`.
 
     ``norm`` is what `backward_kernels.NORM` names. With a scale, ``x`` is what was normalised.
     """
-    if elsewhere(x):
-        with torch.cuda.device(x.device):
-            return backward_joined(grad, more, x, params, view, need_params, norm)
     params, _ = _packed(params, None)
-    tensors = 2 + sum(t is not None for t in (more, norm[0]))
+    tensors = 2 + sum(t is not None for t in (second_grad, norm[0]))
     chained = chains(x.get_device())
     launch = _backward_launch(view, x.dtype, True, need_params, 2, tensors, chained)
     empty = functools.partial(x.new_empty, dtype=compute_dtype(x))
@@ -214,30 +206,27 @@ def backward_joined(
         rows = empty((4, view.channels))
         out = rows.unbind()
     # Which tensors there are decides what is compiled.
-    key = (*_key(x, params, None), more is None, *(t is None for t in norm))
-    grad_x = launch(key, grad, x, params, None, True, (*out, moments), more, norm)
+    key = (*_key(x, params, None), second_grad is None, *(t is None for t in norm))
+    grad_x = launch(key, grad, x, params, None, True, (*out, moments), second_grad, norm)
     assert grad_x is not None
     return grad_x, rows, moments
 
 
-class Call(calls.Call):
-    """What is remembered of calls of one kind.
+class PreparedTritonCall(PreparedCall):
+    """A `PreparedCall` for Triton kernels.
 
     Args:
-        x: One of the dense tensors.
+        x: A dense tensor of the signature.
         params: Its parameters, contiguous.
         view: Of ``x``.
-        bias: As long as the parameters, contiguous; None if calls of this kind have none.
+        bias: As long as the parameters, contiguous; None if calls of this signature have none.
     """
 
-    def __init__(
-        self, x: Tensor, params: Sequence[Tensor], view: View, bias: Tensor | None = None
-    ) -> None:
+    def __init__(self, x: Tensor, params: Parameters, view: View, bias: Tensor | None) -> None:
         super().__init__(x, params)
-        self._view, self._key = view, _key(x, params, bias)
-        self._device = x.get_device()  # -1: the CPU's, for the interpreter
+        self._key = _key(x, params, bias)
         self._forward = _forward_launch(view, x.dtype)
-        needs, chained = (True, True, int(bias is not None)), chains(self._device)
+        needs, chained = (True, True, int(bias is not None)), chains(x.get_device())
         self._backward = _backward_launch(view, x.dtype, *needs, chained=chained)
 
     def forward(
@@ -249,57 +238,27 @@ class Call(calls.Call):
         a_l: Tensor,
         bias: Tensor | None = None,
     ) -> Tensor:
-        if self._elsewhere():
-            return forward(x, (t_r, a_r, t_l, a_l), self._view, bias)
         y = torch.empty_like(x)
         self._forward(self._key, x, y, t_r, a_r, t_l, a_l, bias)
         return y
 
-    def _elsewhere(self) -> bool:
-        """`elsewhere`, with the device known before: every call asks."""
-        return self._device >= 0 and self._device != torch._C._cuda_getDevice()
+    def fits(self, grad: Tensor, x: Tensor, *per_channel: Tensor) -> bool:
+        key = _key(x, per_channel[:4], per_channel[4] if per_channel[4:] else None)
+        return key == self._key and super().fits(grad, x, *per_channel)
 
-    def launches(self, backward: bool) -> tuple | None:
-        """Forward, backward, its second kernel and the shape of its sums, for eager.cpp.
-
-        None as long as there are no `Launch.plans` for them. ``backward``: whether it is to know of
-        that, which is right only where `takes` was true: its launches serve others as well, whose
-        results need a conversion.
-        """
-        first, second, sums = self._backward.first, self._backward.second, self._backward.sums
-        made = [launch and launch.plans.get(self._key) for launch in (self._forward, first, second)]
-        if made[0] is None:
-            return None
-        if not backward:
-            return (made[0], None, None, (0, 0))
-        return None if made[1] is None or (second and made[2] is None) else (*made, sums)
-
-    def fits(self, grad: Tensor, x: Tensor, *channels: Tensor) -> bool:
-        key = _key(x, channels[:4], channels[4] if channels[4:] else None)
-        return key == self._key and super().fits(grad, x, *channels)
-
-    def backward(
-        self,
-        grad: Tensor,
-        x: Tensor,
-        t_r: Tensor,
-        a_r: Tensor,
-        t_l: Tensor,
-        a_l: Tensor,
-        bias: Tensor | None = None,
-    ) -> tuple[Tensor, ...]:
+    def backward(self, grad: Tensor, x: Tensor, *per_channel: Tensor) -> tuple[Tensor, ...]:
         """The gradients of ``x``, of its four parameters and of the bias, if there is one."""
-        empty = torch.empty_like
-        grads = empty(t_r), empty(a_r), empty(t_l), empty(a_l)  # cheaper than rows of one tensor
-        grad_bias = None if bias is None else empty(bias)
-        params, out = (t_r, a_r, t_l, a_l), (*grads, grad_bias)
-        if self._elsewhere():
-            with torch.cuda.device(x.device):
-                grad_x = self._backward(self._key, grad, x, params, bias, True, out)
-        else:
-            grad_x = self._backward(self._key, grad, x, params, bias, True, out)
+        grads = [torch.empty_like(p) for p in per_channel]  # cheaper than rows of one tensor
+        params, bias = per_channel[:4], per_channel[4] if per_channel[4:] else None
+        out = (*grads, None)[:5]
+        grad_x = self._backward(self._key, grad, x, params, bias, True, out)
         assert grad_x is not None
-        return (grad_x, *grads) if grad_bias is None else (grad_x, *grads, grad_bias)
+        return grad_x, *grads
+
+
+def prepare(x: Tensor, params: Parameters, view: View, bias: Tensor | None) -> PreparedTritonCall:
+    """A prepared call of tensors like these."""
+    return PreparedTritonCall(x, params, view, bias)
 
 
 def _compute(dtype: torch.dtype) -> tl.dtype:

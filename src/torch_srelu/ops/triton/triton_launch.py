@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ... import _torch_compat
+
 _launch: Any
 try:  # compiled at install, as the CPU's kernels are
     from . import _launch  # type: ignore[attr-defined, no-redef]
@@ -24,45 +26,40 @@ SCRATCH = 2  # so many more pointers a kernel may have, for memory that ours do 
 
 
 class Launch:
-    """A kernel with everything fixed but its tensors. Remembers the code compiled for them.
+    """A kernel with everything fixed but its tensors, and the launches in C of its compiled code.
 
-    Triton's own look-up costs more host time than a small tensor does on the GPU. What it looks at
-    is the same whenever sizes, dtypes, device and the alignment of pointers are.
+    Triton's own launch looks up the compiled code, at more host time than a small tensor takes on
+    the GPU. What it looks at is the same whenever sizes, dtypes, device and the alignment of
+    pointers are.
     """
 
     def __init__(self, kernel, grid: tuple[int, int, int], sizes: tuple[int, ...], meta: dict):
         self.kernel, self.grid, self.sizes, self.meta = kernel, grid, sizes, meta
-        self.fixed = (*sizes, *(v for k, v in meta.items() if k not in OPTIONS))
         self.plans: dict[tuple, Any] = {}
-        self.compiled: dict[tuple, tuple] = {}
 
     def __call__(
         self, key: tuple, *tensors: Tensor | None, out: Sequence[Tensor | None] = ()
     ) -> None:
-        """``key``: device and dtypes of the tensors. ``out``: more of them, aligned or not."""
+        """Launches the kernel.
+
+        Args:
+            key: Device and dtypes of the tensors.
+            tensors: What the kernel takes first, in its order.
+            out: More tensors, which need not be aligned.
+        """
+        device = key[0]
+        if device >= 0 and device != _torch_compat.current_device():
+            with torch.cuda.device(device):
+                return self(key, *tensors, out=out)
         plan = self.plans.get(key)
-        if plan is not None:
-            stream = torch._C._cuda_getCurrentRawStream(key[0])
-            if _launch.launch(plan, stream, *tensors, *out):
-                return
-        pointers, bits = [t if t is None else t.data_ptr() for t in tensors], 0
-        for pointer in pointers:
-            if pointer:
-                bits |= pointer
-        compiled = self.compiled.get(key) if bits & 15 == 0 else None
-        if compiled is not None:
-            # What compiled[grid] does, less the looking up. Numbers, not tensors: of a tensor,
-            # Triton would ask the driver where it lives.
-            run, function, metadata = compiled
-            stream = torch._C._cuda_getCurrentRawStream(key[0])
-            hooks = (None, None, None)
-            pointers += [t if t is None else t.data_ptr() for t in out]
-            run(*self.grid, stream, function, metadata, *hooks, *pointers, *self.fixed)
-            return
+        stream = 0 if plan is None else _torch_compat.current_stream(device)
+        if plan is not None and _launch.launch(plan, stream, *tensors, *out):
+            return None
         made = self.kernel[self.grid](*tensors, *out, *self.sizes, **self.meta)
-        if bits & 15 == 0 and torch.version.hip is None and made is not None:  # None: interpreted
-            self.compiled[key] = (made.run, made.function, made.packed_metadata)
+        aligned = all(t is None or t.data_ptr() % 16 == 0 for t in tensors)
+        if key not in self.plans and aligned and made is not None:  # None: interpreted
             self.plans[key] = self._plan(made, len(tensors), len(out))
+        return None
 
     def _plan(self, made: Any, aligned: int, out: int) -> Any:
         """The launch as one call of the driver; None where that cannot be told for certain."""
@@ -159,8 +156,3 @@ def chains(device: int) -> bool:
     if device < 0 or torch.version.hip is not None:
         return False
     return torch.cuda.get_device_capability(device) >= (9, 0)
-
-
-def elsewhere(x: Tensor) -> bool:
-    """Triton launches on the current device, which need not be the tensor's."""
-    return x.is_cuda and x.get_device() != torch._C._cuda_getDevice()

@@ -15,15 +15,12 @@ from ..layout import View
 from ..ordered_keys import KEYS, Interval
 from ..scan import Counts, Kept, Seen
 from . import triton_scan_kernels as kernels
-from .triton_launch import Launch, elsewhere
+from .triton_launch import Launch
 from .triton_tiling import MULTIPROCESSORS, Shape, cut_columns, cut_runs, grid, is_runs
 
 
 def scan(x: Tensor, view: View, interval: Interval, into: Counts | Kept, seen: Seen) -> None:
     """Looks at the dense tensor ``x``, in any dtype, as `scan.scan` does."""
-    if elsewhere(x):
-        with torch.cuda.device(x.device):
-            return scan(x, view, interval, into, seen)
     tables = (interval.lo, interval.hi, interval.gap, interval.shift, interval.first)
     sums = (seen.checksum, seen.below, seen.smallest, seen.largest)
     if isinstance(into, Kept):
@@ -33,7 +30,6 @@ def scan(x: Tensor, view: View, interval: Interval, into: Counts | Kept, seen: S
         launch = _launch(view, x.dtype, into.counts.shape[1], False)
         goal = (into.counts, None, None)
     launch((x.get_device(),), x, *tables, *sums, *goal)
-    return None
 
 
 def scan_shape(view: View, dtype: torch.dtype) -> Shape:

@@ -1,4 +1,4 @@
-"""The short way of calls that were seen before: who takes it, and who must not."""
+"""The cache of eager calls: which calls use it, and which must not."""
 
 import itertools
 from collections.abc import Iterator
@@ -9,34 +9,34 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import torch_srelu
 from checks import DEVICE, device_of, using
-from torch_srelu.ops import autograd as eager
-from torch_srelu.ops import cached_calls as calls
-from torch_srelu.ops import tensor_guards as alike
+from torch_srelu import _torch_compat
+from torch_srelu.ops import call_cache
+from torch_srelu.ops.arguments import Parameters
 from torch_srelu.ops.triton.triton_launch import Launch
 
 
 @pytest.fixture(autouse=True)
-def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eager, "_calls", {})
+def empty_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_cache, "_calls", {})
 
 
 @pytest.fixture(params=["triton", "cpu"])
 def device(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Where tensors are to be; what is computed there is computed by one execution."""
+    """Where tensors are to be; one backend computes there."""
     with using(request.param):
         yield device_of(request.param)
 
 
 @pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Of every backward pass that could have taken the short way, whether it did."""
-    taken, takes = [], calls.Call.takes
+def direct(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Of every backward pass that could have taken the direct way, whether it did."""
+    taken, takes = [], call_cache.PreparedCall.takes
 
-    def noted(self: calls.Call, *given: torch.Tensor) -> bool:
+    def noted(self: call_cache.PreparedCall, *given: torch.Tensor) -> bool:
         taken.append(takes(self, *given))
         return taken[-1]
 
-    monkeypatch.setattr(calls.Call, "takes", noted)
+    monkeypatch.setattr(call_cache.PreparedCall, "takes", noted)
     return taken
 
 
@@ -60,57 +60,57 @@ def gradients(
     return [y, *torch.autograd.grad(y, leaves, torch.ones_like(y) if seed is None else seed)]
 
 
-def kinds() -> int:
-    """How many kinds of calls are remembered."""
-    return sum(map(len, eager._calls.values()))
+def signatures() -> int:
+    """How many signatures are cached."""
+    return sum(map(len, call_cache._calls.values()))
 
 
 @pytest.mark.parametrize("shape", [(4, 3), (2, 5, 256), (40, 7)])
-def test_calls_of_one_kind_are_one_entry_and_give_the_same_bits(
-    shape, device: str, short: list[bool], monkeypatch: pytest.MonkeyPatch
+def test_calls_of_one_signature_share_an_entry_and_give_the_same_bits(
+    shape, device: str, direct: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = gradients(tensors(shape, device))
-    assert kinds() == 1
+    assert signatures() == 1
     again = gradients(tensors(shape, device))
-    assert kinds() == 1
-    assert short == [True] * 2
+    assert signatures() == 1
+    assert direct == [True] * 2
     with torch.no_grad():
-        unrecorded = torch_srelu.srelu(*tensors(shape, device))
-    monkeypatch.setattr(alike, "TensorGuards", None)
-    eager._calls.clear()
-    long = gradients(tensors(shape, device))
-    assert len(short) == 2
+        without_grad = torch_srelu.srelu(*tensors(shape, device))
+    monkeypatch.setattr(_torch_compat, "_TensorGuards", None)
+    call_cache._calls.clear()
+    uncached = gradients(tensors(shape, device))
+    assert len(direct) == 2
     for got in (first, again):
-        assert all(map(torch.equal, got, long))
-    assert torch.equal(unrecorded, long[0])
+        assert all(map(torch.equal, got, uncached))
+    assert torch.equal(without_grad, uncached[0])
 
 
 @pytest.mark.parametrize("shape", [(4, 3), (2, 5, 256), (40, 7)])
-def test_a_bias_has_a_short_way_with_the_same_bits(
-    shape, short: list[bool], monkeypatch: pytest.MonkeyPatch
+def test_a_bias_has_a_direct_way_with_the_same_bits(
+    shape, direct: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inputs, bias = tensors(shape), torch.linspace(-1, 1, shape[1], device=DEVICE)
     with using("triton"):
         plain = gradients(inputs)
         first, again = gradients(inputs, bias=bias), gradients(inputs, bias=bias)
-        assert kinds() == 2
-        assert short == [True] * 3
+        assert signatures() == 2
+        assert direct == [True] * 3
         with torch.no_grad():
-            unrecorded = torch_srelu.srelu(*inputs, bias=bias)
-        monkeypatch.setattr(alike, "TensorGuards", None)
-        eager._calls.clear()
-        long = gradients(inputs, bias=bias)
+            without_grad = torch_srelu.srelu(*inputs, bias=bias)
+        monkeypatch.setattr(_torch_compat, "_TensorGuards", None)
+        call_cache._calls.clear()
+        uncached = gradients(inputs, bias=bias)
         half = gradients(inputs, bias=bias.bfloat16())
-    assert len(short) == 3
+    assert len(direct) == 3
     assert len(first) == len(plain) + 1
     assert not torch.equal(first[0], plain[0])
     for got in (first, again):
-        assert all(map(torch.equal, got, long))
-    assert torch.equal(unrecorded, long[0])
+        assert all(map(torch.equal, got, uncached))
+    assert torch.equal(without_grad, uncached[0])
     assert half[-1].dtype == torch.bfloat16
 
 
-def test_other_shapes_strides_dtypes_and_dims_are_other_kinds(device: str) -> None:
+def test_other_shapes_strides_dtypes_and_dims_are_other_signatures(device: str) -> None:
     square = tensors((3, 3), device)
     for inputs in (
         square,
@@ -121,14 +121,15 @@ def test_other_shapes_strides_dtypes_and_dims_are_other_kinds(device: str) -> No
     ):
         torch_srelu.srelu(*inputs)
     torch_srelu.srelu(*square, dim=0)
-    assert kinds() == 6
+    assert signatures() == 6
 
 
-def test_what_was_forced_before_is_not_what_is_forced_now() -> None:
+def test_a_cached_call_of_another_backend_is_not_used() -> None:
     with using("triton"):
         expected = gradients(tensors())
     with using("reference"):
-        assert eager.remembered(*tensors(), 1) is None
+        x, *params = tensors()
+        assert call_cache.lookup(x, Parameters(*params), 1, None) is None
         got = gradients(tensors())
     for a, b in zip(got, expected, strict=True):
         torch.testing.assert_close(a, b)
@@ -191,8 +192,8 @@ def test_tensors_replaced_by_others_of_their_size(how: str, place: int, device: 
         assert torch.equal(a, b)
 
 
-def test_parameters_of_another_precision_are_another_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The code that is launched is remembered by dtypes: those of the tensors, not of the call."""
+def test_parameters_of_another_dtype_are_another_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled code is looked up by dtypes: those of the tensors, not of the prepared call."""
     keys = []
     launch = Launch.__call__
 
@@ -220,7 +221,7 @@ def test_lazily_negated_parameters_are_not_read_as_they_lie(execution: str) -> N
     assert torch.equal(got, expected)
 
 
-def test_parts_of_the_gradients_and_frozen_units_take_the_long_way(device: str) -> None:
+def test_partial_gradients_and_frozen_units_do_not_use_the_cache(device: str) -> None:
     x, *params = tensors(device=device)
     full = gradients([x, *params])
     t_r = params[0].clone().requires_grad_()
@@ -232,36 +233,36 @@ def test_parts_of_the_gradients_and_frozen_units_take_the_long_way(device: str) 
     assert all(not g.any() for g in frozen[1:])
 
 
-def test_memory_of_calls_is_limited(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eager, "MOST", 2)
-    monkeypatch.setattr(eager, "ALIKE", 2)
+def test_the_cache_is_limited(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_cache, "MAX_SHAPES", 2)
+    monkeypatch.setattr(call_cache, "MAX_SIGNATURES", 2)
     x, *params = tensors((3, 3), device)
     for rows in range(1, 6):
         torch_srelu.srelu(*tensors((rows, 3), device))
-    for needs in itertools.product((False, True), repeat=4):  # each is a kind
+    for needs in itertools.product((False, True), repeat=4):  # each is a signature
         torch_srelu.srelu(
             x, *(p.clone().requires_grad_(n) for p, n in zip(params, needs, strict=True))
         )
-    assert len(eager._calls) <= 2
-    assert max(map(len, eager._calls.values())) <= 2
+    assert len(call_cache._calls) <= 2
+    assert max(map(len, call_cache._calls.values())) <= 2
 
 
-def test_one_tensor_for_two_parameters_takes_the_long_way(device: str) -> None:
+def test_one_tensor_for_two_parameters_is_not_cached(device: str) -> None:
     x, t_r, a_r, t_l, _ = tensors(device=device)
     expected = torch_srelu.srelu(x, t_r, a_r, t_l, a_r.clone())
     for _ in range(3):
         assert torch.equal(torch_srelu.srelu(x, t_r, a_r, t_l, a_r), expected)
-    assert kinds() == 1
+    assert signatures() == 1
 
 
-def test_nothing_is_remembered_where_torch_has_no_such_guards(
+def test_nothing_is_cached_where_torch_has_no_guards(
     device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = gradients(tensors(device=device))
-    monkeypatch.setattr(alike, "TensorGuards", None)
-    monkeypatch.setattr(eager, "_calls", {})
+    monkeypatch.setattr(_torch_compat, "_TensorGuards", None)
+    monkeypatch.setattr(call_cache, "_calls", {})
     got = gradients(tensors(device=device))
-    assert kinds() == 0
+    assert signatures() == 0
     assert all(map(torch.equal, got, expected))
 
 

@@ -18,8 +18,8 @@ from checks import (
     opcheck,
     using,
 )
-from torch_srelu.ops import custom_ops as registration
-from torch_srelu.ops.batch_norm import Norm
+from torch_srelu.ops import custom_ops
+from torch_srelu.ops.fused_batch_norm import BatchNormInput
 
 pytestmark = pytest.mark.parametrize("execution", EXECUTIONS)
 
@@ -27,11 +27,11 @@ pytestmark = pytest.mark.parametrize("execution", EXECUTIONS)
 MADE_OF = ("itself", "what was normalised", "a residual too")
 
 
-def norm_of(made_of: str, z: Tensor, numbers: Tensor, residual: Tensor) -> Norm:
+def norm_of(made_of: str, z: Tensor, numbers: Tensor, residual: Tensor) -> BatchNormInput:
     """Mean, scale and shift are rows of ``numbers``, as far as they are given."""
     if made_of == "itself":
-        return Norm(z, numbers[0])
-    return Norm(z, *numbers, residual if made_of == "a residual too" else None)
+        return BatchNormInput(z, numbers[0])
+    return BatchNormInput(z, *numbers, residual if made_of == "a residual too" else None)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -40,9 +40,9 @@ def test_a_gradient_in_two_parts(execution: str, layout: str) -> None:
     part, more = torch.randn_like(x), torch.randn_like(x)
     with using(execution), torch.no_grad():
         arguments = (part, more, x, *params, 1, True, *[None] * 5)
-        opcheck(registration.srelu_backward_joined, arguments, layout)
-        *got, moments = registration.srelu_backward_joined(*arguments)
-        expected = registration.srelu_backward(part + more, x, *params, 1, True, True)
+        opcheck(custom_ops.srelu_backward_fused, arguments, layout)
+        *got, moments = custom_ops.srelu_backward_fused(*arguments)
+        expected = custom_ops.srelu_backward(part + more, x, *params, 1, True, True)
     torch.testing.assert_close(tuple(got), expected)
     assert moments.numel() == 0
 
@@ -59,15 +59,15 @@ def test_a_normalisation_before_it(execution: str, layout: str, parts: int, made
     with using(execution), torch.no_grad():
         kept = x if made_of == "itself" else None
         arguments = (part, more, kept, *params, 1, True, *norm)
-        opcheck(registration.srelu_backward_joined, arguments, layout)
-        grad_x, rows, moments = registration.srelu_backward_joined(*arguments)
-        resting = registration.srelu_backward_joined(*arguments[:8], False, *norm)
+        opcheck(custom_ops.srelu_backward_fused, arguments, layout)
+        grad_x, rows, moments = custom_ops.srelu_backward_fused(*arguments)
+        resting = custom_ops.srelu_backward_fused(*arguments[:8], False, *norm)
     mean, scale, shift = (n[:, None, None] for n in numbers)
     if kept is None:
         x = (z - mean) * scale + shift + (residual if made_of == "a residual too" else 0)
     grad = part if more is None else part + more
     with using("reference"), torch.no_grad():
-        expected = registration.srelu_backward(grad, x, *params, 1, True, True)
+        expected = custom_ops.srelu_backward(grad, x, *params, 1, True, True)
     torch.testing.assert_close((grad_x, rows), expected)
     sums = [expected[0].sum((0, 2, 3)), (expected[0] * (z - mean)).sum((0, 2, 3))]
     torch.testing.assert_close(moments, torch.stack(sums))
@@ -101,8 +101,8 @@ def test_three_way(execution: str, dtype: torch.dtype, parts: int, made_of: str)
     device = device_of(execution)
     arguments = [a.to(device) if isinstance(a, Tensor) else a for a in given]
     with using(execution):
-        first = registration.srelu_backward_joined(*arguments)
-        again = registration.srelu_backward_joined(*arguments)
+        first = custom_ops.srelu_backward_fused(*arguments)
+        again = custom_ops.srelu_backward_fused(*arguments)
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
     grad_x, rows, moments = (t.cpu() for t in first)
     if parts == 1 or dtype == torch.float32:  # else the sum was rounded for the reference alone
@@ -120,7 +120,7 @@ def test_a_unit_for_all_channels(execution: str) -> None:
     shared = [torch.tensor([v]).to(x) for v in (0.5, 1.5, -0.5, 0.2)]
     with using(execution), torch.no_grad():
         given = (torch.randn_like(x), None, x, *shared, 1, True, x, torch.randn(3).to(x))
-        opcheck(registration.srelu_backward_joined, (*given, None, None, None), "contiguous")
+        opcheck(custom_ops.srelu_backward_fused, (*given, None, None, None), "contiguous")
 
 
 @pytest.mark.parametrize(
@@ -132,9 +132,9 @@ def test_numbers_must_fit(execution: str, mean: Tensor) -> None:
     with (
         using(execution),
         torch.no_grad(),
-        pytest.raises(ValueError, match="number for each channel"),
+        pytest.raises(ValueError, match="value per channel"),
     ):
-        registration.srelu_backward_joined(*given)
+        custom_ops.srelu_backward_fused(*given)
 
 
 def test_an_input_is_given_or_made(execution: str) -> None:
@@ -144,4 +144,4 @@ def test_an_input_is_given_or_made(execution: str) -> None:
     norms |= {"both": (x, x, *numbers, None), "no mean": (x, x, None, None, None, None)}
     for given, *norm in norms.values():
         with using(execution), torch.no_grad(), pytest.raises(ValueError, match="give x, or else"):
-            registration.srelu_backward_joined(x, None, given, *params, 1, True, *norm)
+            custom_ops.srelu_backward_fused(x, None, given, *params, 1, True, *norm)

@@ -1,9 +1,8 @@
-"""SReLU's backward pass with what lies beside it in a network, as `inductor` joins them.
+"""A batch normalisation before SReLU, whose sums SReLU's backward pass computes as well.
 
-A batch normalisation before SReLU needs two sums of SReLU's input gradient in its own backward
-pass. Where the kernel of that gradient takes them along, nobody has to read the gradient for them;
-and if SReLU's input is the normalised tensor, or that and a residual, it need not be kept: it is
-computed anew.
+The backward pass of a batch normalisation needs two sums of SReLU's input gradient. Where the
+kernel of that gradient computes them too, nothing has to read the gradient for them; and if SReLU's
+input is the normalised tensor, or that and a residual, it is recomputed instead of kept.
 """
 
 from __future__ import annotations
@@ -16,24 +15,25 @@ from torch import Tensor
 from . import reference
 
 
-class Norm(NamedTuple):
-    """A normalisation before SReLU: what it was given, and numbers of its channels."""
+class BatchNormInput(NamedTuple):
+    """What a normalisation before SReLU was given: its input ``z`` and (C,) values.
+
+    SReLU's input is ``(z - mean) * scale + shift + residual`` where these are given.
+    """
 
     z: Tensor
-    mean: Tensor  # (C,), as are the others
-    scale: Tensor | None = (
-        None  # given where SReLU's input is (z - mean) * scale + shift + residual
-    )
+    mean: Tensor
+    scale: Tensor | None = None
     shift: Tensor | None = None
     residual: Tensor | None = None  # like z; none is 0
 
     def check_lengths(self, dim: int) -> None:
-        """Kernels must not read past the end."""
+        """Raises ValueError if a kernel would read past the end."""
         expected, dtype = (self.z.shape[dim],), reference.compute_dtype(self.z)
-        for number in (self.mean, self.scale, self.shift):
-            if number is not None and (number.shape, number.dtype) != (expected, dtype):
+        for value in (self.mean, self.scale, self.shift):
+            if value is not None and (value.shape, value.dtype) != (expected, dtype):
                 raise ValueError(
-                    f"a number for each channel is {number.dtype} of shape {tuple(number.shape)}, "
+                    f"a value per channel is {value.dtype} of shape {tuple(value.shape)}, "
                     f"expected {dtype}, {expected}"
                 )
 
@@ -45,7 +45,7 @@ class Norm(NamedTuple):
         x = (self._centred(dim) * scale + shift).to(self.z.dtype)
         return x if self.residual is None else x + self.residual
 
-    def moments(self, grad_x: Tensor, dim: int) -> Tensor:
+    def sums(self, grad_x: Tensor, dim: int) -> Tensor:
         """The sums of ``grad_x`` and of ``grad_x * (z - mean)`` in each channel: (2, C)."""
         g = grad_x.to(reference.compute_dtype(self.z))
         parts = (g, g * self._centred(dim))

@@ -1,0 +1,181 @@
+"""Private names of torch, functorch, Inductor and Triton that the package uses, with fallbacks.
+
+A fallback may be slower; without a private name no import fails and no result is wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+
+def _find(path: str) -> Any:
+    """The object of this dotted path below torch; None if this torch has none."""
+    found: Any = torch
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return found
+
+
+# ---- who traces or transforms ----
+
+# Without it: as if a transform were always active, so that SReLU is made of plain operators.
+functorch_transforms_active: Callable[[], bool] = _find("_C._are_functorch_transforms_active") or (
+    lambda: True
+)
+
+
+def forward_ad_active() -> bool:
+    """Whether a level of forward-mode AD is entered; without a way to know, as if it were."""
+    return getattr(forward_ad, "_current_level", 0) >= 0
+
+
+def is_exporting() -> bool:
+    """Whether torch.export is at work.
+
+    Not torch.compiler.is_exporting() where there is another way: torch 2.11 answers True to that in
+    every torch.compile, which then makes SReLU of plain operators: right, and slower.
+    """
+    exporting = getattr(torch.compiler, "_is_exporting_flag", None)
+    return torch.compiler.is_exporting() if exporting is None else exporting
+
+
+_modes = _find("_C._len_torch_dispatch_stack")
+_modes_before_dispatch = _find("_ops._len_torch_dispatch_stack_pre_dispatch")
+
+if _modes is not None and _modes_before_dispatch is not None:
+
+    def dispatch_modes_active() -> bool:
+        """Whether a TorchDispatchMode is active."""
+        return _modes() > 0 or _modes_before_dispatch() > 0
+
+else:
+
+    def dispatch_modes_active() -> bool:
+        """Without a way to know, as if one were: every call is one of the custom operator."""
+        return True
+
+
+# ---- tensors ----
+
+if hasattr(torch._C, "_has_storage"):
+    has_storage: Callable[[Tensor], bool] = torch._C._has_storage
+else:
+
+    def has_storage(tensor: Tensor) -> bool:
+        """Whether the tensor has memory of its own, of which a wrapper has none."""
+        try:
+            return tensor.untyped_storage() is not None
+        except (NotImplementedError, RuntimeError):
+            return False
+
+
+if hasattr(Tensor, "_is_zerotensor"):
+    is_zero_tensor: Callable[[Tensor], bool] = Tensor._is_zerotensor  # type: ignore[attr-defined]
+else:
+
+    def is_zero_tensor(tensor: Tensor) -> bool:
+        """Whether the tensor stands for zeros without having memory for them."""
+        return tensor.numel() > 0 and has_storage(tensor) and tensor.data_ptr() == 0
+
+
+def tensor_guards(*tensors: Tensor) -> Any:
+    """torch.compile's guards, made of these tensors; their ``check`` says if others are alike.
+
+    None where there are none, or if one tensor comes twice. Without them, no eager call is cached.
+    """
+    if _TensorGuards is None:
+        return None
+    guards = _TensorGuards(*tensors, **_STATIC)
+    return guards if guards.check(*tensors) else None
+
+
+_STATIC = {"dynamic_dims_sizes": None, "dynamic_dims_strides": None}
+_TensorGuards: Any
+try:
+    from torch._C._dynamo.guards import TensorGuards as _TensorGuards
+
+    _TensorGuards(torch.empty(0, device="cpu"), **_STATIC)
+except (ImportError, AttributeError, TypeError):
+    _TensorGuards = None
+
+
+# ---- autograd ----
+
+
+def function_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
+    """``function.apply`` without its support for torch.func, if that can be had."""
+    base = _find("_C._FunctionBase")
+    if base is None or not hasattr(base, "apply") or not issubclass(function, base):
+        return function.apply
+    return super(torch.autograd.Function, function).apply  # type: ignore[misc]
+
+
+Hooks = tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]
+
+_push = _find("_C._autograd._push_saved_tensors_default_hooks")
+_pop = _find("_C._autograd._pop_saved_tensors_default_hooks")
+_top = _find("_C._autograd._top_saved_tensors_default_hooks")
+
+
+def push_saved_tensors_hooks(pack: Callable[..., Any], unpack: Callable[..., Tensor]) -> None:
+    """Enters hooks for saved tensors. Without a way to know the innermost, does nothing."""
+    if _push is not None and _pop is not None and _top is not None:
+        _push(pack, unpack)
+
+
+def pop_saved_tensors_hooks() -> None:
+    """Leaves the hooks that were entered last."""
+    if _push is not None and _pop is not None and _top is not None:
+        _pop()
+
+
+def top_saved_tensors_hooks() -> Hooks | None:
+    """The innermost hooks for saved tensors of this thread."""
+    return None if _top is None else _top(True)
+
+
+# ---- CUDA ----
+
+# The number of the current device, and the handle of a device's current stream.
+current_device: Callable[[], int] = _find("_C._cuda_getDevice") or torch.cuda.current_device
+
+
+def current_stream(device: int) -> int:
+    """The handle of the current stream of a device."""
+    if _raw_stream is None:
+        return torch.cuda.current_stream(device).cuda_stream
+    return _raw_stream(device)
+
+
+_raw_stream = _find("_C._cuda_getCurrentRawStream")
+
+
+# ---- Inductor ----
+
+
+def register_inductor_pattern(operator: Any, handler: Callable[..., None]) -> str | None:
+    """Has Inductor call ``handler(match, *args)`` for every call of an operator in a training step.
+
+    Before the step is divided into forward and backward, which then finds what need not be kept.
+    Returns None, or what this torch lacks for it: compiled code is right and slower then.
+    """
+    try:
+        from torch._inductor.fx_passes import joint_graph
+        from torch._inductor.pattern_matcher import CallFunctionVarArgs, register_graph_pattern
+
+        patterns: Any = joint_graph.pass_patterns[0]
+        register_graph_pattern(CallFunctionVarArgs(operator), pass_dict=patterns)(handler)
+    except (ImportError, AttributeError, LookupError, TypeError) as error:
+        return str(error)
+    return None
+
+
+def inductor_is_loaded() -> bool:
+    """Whether the patterns can be registered without importing the compiler for it."""
+    return "torch._inductor.fx_passes.post_grad" in sys.modules
