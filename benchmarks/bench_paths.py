@@ -47,25 +47,18 @@ class Group(NamedTuple):
     turn_s: float
 
 
-LAUNCHES = "C launches", "C launches+cached launches", "signatures"
 GROUPS = {
     "eager": Group(
         ("resnet50 eager 32", "vit_s eager 64", "nin eager 128"),
-        (*LAUNCHES, "C launches+signatures", "C launches+cached launches+signatures"),
+        ("C launches", "signatures", "C launches+signatures"),
         12,
         0.4,
     ),
     "compiled": Group(
         ("resnet50 compiled+captured 256",),
-        ("gradient sums", "joined norm", "gradient sums+joined norm", "fused forward", "patterns"),
+        ("gradient sums", "fused batch norm", "gradient sums+fused batch norm"),
         12,
         0.4,
-    ),
-    "compiled-nin": Group(
-        ("nin compiled+captured 128", "nin compiled 128"), ("patterns", "bare operators"), 12, 0.3
-    ),
-    "dependent": Group(
-        ("nin captured 128", "resnet50 captured 256"), ("dependent launches",), 12, 0.3
     ),
     "adapt": Group(("adapt",), ("Triton scan",), 5, 0),
     "spans": Group(
@@ -92,88 +85,49 @@ def _off_c_launches() -> None:
     triton_launch._driver.cache_clear()
 
 
-def _off_cached_launches() -> None:
-    from torch_srelu.ops.triton import triton_launch
-
-    def call(self, key, *tensors, out=()):
-        self.kernel[self.grid](*tensors, *out, *self.sizes, **self.meta)
-
-    triton_launch.Launch.__call__ = call
-
-
 def _off_signatures() -> None:
-    from torch_srelu.ops import autograd as eager
+    from torch_srelu import _torch_compat
 
-    eager.remembered = lambda *_: None
-    eager.remember = lambda *_: None
+    _torch_compat._TensorGuards = None
 
 
 def _off_sums() -> None:
-    from torch_srelu.ops.inductor import inductor_patterns as inductor
+    from torch_srelu.ops.inductor import inductor_patterns
 
-    inductor._is_sum_of_two = lambda grad: False
-
-
-def _off_norm() -> None:
-    from torch_srelu.ops.inductor import inductor_patterns as inductor
-
-    inductor.find_norm = lambda *_: None
+    inductor_patterns._is_sum_of_two_in_memory = lambda grad: False
 
 
-def _off_forward() -> None:
-    from torch_srelu.ops.inductor import inductor_patterns as inductor
+def _off_batch_norm() -> None:
+    from torch_srelu.ops.inductor import inductor_patterns
 
-    inductor._see_forward = lambda *_: None
-
-
-def _off_patterns() -> None:
-    from torch_srelu.ops.inductor import inductor_patterns as inductor
-
-    inductor._suits = lambda x: False
-
-
-def _off_bare() -> None:
-    from torch_srelu.ops.inductor import inductor_patterns as inductor
-
-    inductor.BARE.clear()
+    inductor_patterns.find_norm = lambda *_: None
 
 
 def _off_scan() -> None:
     from torch_srelu.ops import scan
     from torch_srelu.ops.triton import triton_scan
 
-    def plainly(x, view, interval, into, seen):
-        scan._scan_plainly(scan.strided(x, view).to(scan.compute_dtype(x)), interval, into, seen)
+    def plainly(x, view, *rest):
+        scan._scan_plainly(scan.strided(x, view).to(scan.compute_dtype(x)), *rest)
 
     triton_scan.scan = plainly
 
 
 def _off_spans() -> None:
-    from torch_srelu.ops.triton import triton_tiling as triton_cuts
+    from torch_srelu.ops.triton import triton_tiling
 
-    triton_cuts.cut_spans = lambda view, dtype: triton_cuts.cut_columns(
-        view, triton_cuts.forward_columns(dtype)
+    triton_tiling.cut_spans = lambda view, dtype: triton_tiling.cut_columns(
+        view, triton_tiling.forward_columns(dtype)
     )
-
-
-def _off_dependent() -> None:
-    from torch_srelu.ops.triton import triton_backend as triton
-
-    triton.chains = lambda device: False
 
 
 OFF: dict[str, Callable[[], None]] = {
     "C launches": _off_c_launches,
-    "cached launches": _off_cached_launches,
     "signatures": _off_signatures,
     "gradient sums": _off_sums,
-    "joined norm": _off_norm,
-    "fused forward": _off_forward,
-    "patterns": _off_patterns,
-    "bare operators": _off_bare,
+    "fused batch norm": _off_batch_norm,
     "Triton scan": _off_scan,
     "spans": _off_spans,
-    "dependent launches": _off_dependent,
 }
 
 

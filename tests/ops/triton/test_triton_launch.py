@@ -100,32 +100,8 @@ def test_launches_go_straight_to_the_driver(shape) -> None:
     unit = SReLU(shape[1], device="cuda")
     unit(x).sum().backward()
     view = layout.view(x, shape[1], 1)
-    needs = (True, True, 0)
-    backward = triton._backward_launch(view, x.dtype, *needs, chained=triton_launch.chains(0))
+    backward = triton._backward_launch(view, x.dtype, True, True, 0)
     for launch in (triton._forward_launch(view, x.dtype), backward.first, backward.second):
         plans = [] if launch is None else list(launch.plans.values())
         assert plans or launch is None
         assert None not in plans
-
-
-@pytest.mark.parametrize("view", [layout.View(2**15, 128, 1), layout.View(128, 192, 256)])
-def test_kernels_are_chained_where_there_are_two(view: layout.View) -> None:
-    """A kernel that lets the next one begin early must know that it is ours, which waits."""
-
-    def launches(need_params: bool, chained: bool):
-        made = triton._backward_launch(view, torch.bfloat16, True, need_params, 0, 2, chained)
-        return made.first, made.second
-
-    first, second = launches(need_params=True, chained=True)
-    assert second is not None
-    assert first.meta["CHAINED"]
-    assert second.meta["CHAINED"]
-    assert second.meta[triton_launch.CHAINED]
-    first, second = launches(need_params=True, chained=False)
-    assert second is not None
-    assert triton_launch.CHAINED not in second.meta  # an option that AMD's compiler does not know
-    assert not first.meta["CHAINED"]
-    assert not second.meta["CHAINED"]
-    first, second = launches(need_params=False, chained=True)
-    assert second is None
-    assert not first.meta["CHAINED"]

@@ -21,7 +21,7 @@ from ..layout import View
 from ..reference import compute_dtype
 from . import triton_backward_kernels as backward_kernels
 from . import triton_forward_kernels as kernels
-from .triton_launch import CHAINED, Launch, chains
+from .triton_launch import Launch
 from .triton_tiling import (
     MOST_COLUMNS,
     ceil,
@@ -104,19 +104,16 @@ def _backward_launch(
     need_params: bool,
     input_sums: int,  # of the input's gradient: 1 for a bias, 2 for a norm
     tensors: int = 2,  # that are read: the gradient, its second part, the input, a norm's
-    chained: bool = False,  # whether the second kernel may get ready while the first still runs
 ) -> Backward:
     how = cut_backward(view, dtype, tensors, norm=input_sums == 2)
     planes = 4 * need_params + input_sums
     alone = how.way == "runs" and how.splits == 1
-    chained = chained and planes > 0 and not alone
     compute = _compute(dtype)
     meta = {
         "INPUT": need_input,
         "PARAMS": need_params,
         "INPUT_SUMS": input_sums,
         "COMPUTE": compute,
-        "CHAINED": chained,
     }
     if how.way == "runs":
         meta["ALONE"] = alone
@@ -131,11 +128,9 @@ def _backward_launch(
     width = min(8, power_of_two(channels))
     at_once = min(4096, power_of_two(splits * how.beside))
     meta = {"PARAMS": need_params, "INPUT_SUMS": input_sums, "COMPUTE": compute}
-    meta |= {"CHAINED": chained, "PARTS": at_once, "CHANNELS": width}
+    meta |= {"PARTS": at_once, "CHANNELS": width}
     warps = 4 if at_once <= 512 else 8 if at_once <= 2048 else 16
     meta["num_warps"] = warps
-    if chained:  # AMD's compiler does not know that option
-        meta[CHAINED] = True
     programs = (ceil(channels, width), planes, 1)
     second = Launch(backward_kernels.finish, programs, (splits, channels, how.beside), meta)
     return Backward(first, fused, out, (planes, how.sums), second)
@@ -168,7 +163,7 @@ def backward(
     params, bias = _packed(params, bias)
     tensors = 2 if second_grad is None else 3
     needs = (need_input, need_params, int(need_bias))
-    launch = _backward_launch(view, x.dtype, *needs, tensors, chains(x.get_device()))
+    launch = _backward_launch(view, x.dtype, *needs, tensors)
     rows, out = None, NO_OUT
     if need_params or need_bias:
         rows = x.new_empty((4 * need_params + need_bias, view.channels), dtype=compute_dtype(x))
@@ -197,8 +192,7 @@ def backward_with_batch_norm(
     """
     params, _ = _packed(params, None)
     tensors = 2 + sum(t is not None for t in (second_grad, norm[0]))
-    chained = chains(x.get_device())
-    launch = _backward_launch(view, x.dtype, True, need_params, 2, tensors, chained)
+    launch = _backward_launch(view, x.dtype, True, need_params, 2, tensors)
     empty = functools.partial(x.new_empty, dtype=compute_dtype(x))
     moments, rows = empty((2, view.channels)), None
     out = NO_OUT[:4]
@@ -226,8 +220,7 @@ class PreparedTritonCall(PreparedCall):
         super().__init__(x, params)
         self._key = _key(x, params, bias)
         self._forward = _forward_launch(view, x.dtype)
-        needs, chained = (True, True, int(bias is not None)), chains(x.get_device())
-        self._backward = _backward_launch(view, x.dtype, *needs, chained=chained)
+        self._backward = _backward_launch(view, x.dtype, True, True, int(bias is not None))
 
     def forward(
         self,

@@ -1,25 +1,23 @@
 """The CUDA execution, device side: Triton kernels of the fused backward pass.
 
-One kernel for each way in which programs share a tensor's channels (`triton_tiles`): a program sees
-one channel (runs), vectors of one channel in many rows (rows), or columns.
+One kernel for each way in which programs share a tensor's channels (`triton_memory`): a program
+sees one channel (runs), vectors of one channel in many rows (rows), or columns.
 
 The gradient that comes in may be given as two parts, whose sum is never stored, and a
-normalisation before SReLU may be joined (`joined.Norm`), of columns only. The backward
+normalisation before SReLU may be fused (`BatchNormInput`), of columns only. The backward
 writes the input gradient and, in the same pass, sums four numbers for every channel:
 g and g (x - t) over the right and over the left tail; a bias adds the sum of the input gradient, a
 normalisation that and another one (INPUT_SUMS).
 Each program keeps its sums in registers and writes one partial result; a second, small kernel adds
 these in a fixed order. No atomics: the same input gives the same bits. Where one program sees all
-of a channel, it finishes the job itself. The second kernel may get ready while the first still runs
-(CHAINED), and waits for its sums. The backward goes through a tensor from its end: what the kernels
-before it wrote or read last may still be in the cache.
+of a channel, it finishes the job itself. The backward goes through a tensor from its end: what the
+kernels before it wrote or read last may still be in the cache.
 """
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from .triton_forward_kernels import biased, load_params
 from .triton_memory import (
@@ -36,7 +34,7 @@ from .triton_memory import (
 
 # Gradients of parameters: rows of one tensor may begin anywhere.
 OUT = ["t_r_out", "a_r_out", "t_l_out", "a_l_out", "bias_out"]
-# `joined.Norm`. With a scale, x stands for z, and beside it is the residual; else z is beside x.
+# `BatchNormInput`. With a scale, x stands for z, and beside it is the residual; else z is beside x.
 NORM = ["beside_ptr", "mean_ptr", "scale_ptr", "shift_ptr"]
 
 
@@ -68,11 +66,9 @@ def backward_runs(
     t_r_out, a_r_out, t_l_out, a_l_out, bias_out,
     outer, channels, inner, segments, steps, splits,
     INPUT: tl.constexpr, PARAMS: tl.constexpr, INPUT_SUMS: tl.constexpr, COMPUTE: tl.constexpr,
-    CHAINED: tl.constexpr, ALONE: tl.constexpr, REPEAT: tl.constexpr, ROWS: tl.constexpr,
+    ALONE: tl.constexpr, REPEAT: tl.constexpr, ROWS: tl.constexpr,
     BLOCK: tl.constexpr, VECTOR: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    if CHAINED:
-        gdc_launch_dependents()
     c, split = program()
     c = channels - 1 - c
     t_r, a_r, t_l, a_l, bias = load_params(
@@ -126,11 +122,9 @@ def backward_rows(
     g_ptr, x_ptr, gx_ptr, sums_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, more_ptr,
     outer, lanes, per_run, steps, splits,
     INPUT: tl.constexpr, PARAMS: tl.constexpr, INPUT_SUMS: tl.constexpr, COMPUTE: tl.constexpr,
-    CHAINED: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
+    ROWS: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
     EVEN: tl.constexpr,
 ):  # fmt: skip
-    if CHAINED:
-        gdc_launch_dependents()
     block, split = program()
     lane = block * LANES + tl.arange(0, LANES)
     there = lane < lanes
@@ -177,11 +171,9 @@ def backward_columns(
     beside_ptr, mean_ptr, scale_ptr, shift_ptr,
     total, columns, period, inner, steps, splits,
     INPUT: tl.constexpr, PARAMS: tl.constexpr, INPUT_SUMS: tl.constexpr, COMPUTE: tl.constexpr,
-    CHAINED: tl.constexpr, REPEAT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    REPEAT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     VECTOR: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    if CHAINED:
-        gdc_launch_dependents()
     block, split = program()
     k, in_row = block_columns(block, columns, COLUMNS, VECTOR)
     t_r, a_r, t_l, a_l, bias = load_params(
@@ -260,7 +252,7 @@ def backward_columns(
 def finish(
     sums_ptr, a_r_ptr, a_l_ptr, t_r_out, a_r_out, t_l_out, a_l_out, bias_out,
     splits, channels, inner,
-    PARAMS: tl.constexpr, INPUT_SUMS: tl.constexpr, COMPUTE: tl.constexpr, CHAINED: tl.constexpr,
+    PARAMS: tl.constexpr, INPUT_SUMS: tl.constexpr, COMPUTE: tl.constexpr,
     PARTS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """Adds partial sums, (planes, splits, channels * inner), over splits and inner, in order."""
@@ -274,8 +266,6 @@ def finish(
         elif which == 2:
             factor -= tl.load(a_l_ptr + c, mask=real, other=0).to(COMPUTE)
     total = tl.zeros((PARTS, CHANNELS), dtype=COMPUTE)
-    if CHAINED:  # to the kernel that makes the sums
-        gdc_wait()
     base = sums_ptr + which.to(tl.int64) * splits * channels * inner
     for first in range(0, splits * inner, PARTS):
         part = first + tl.arange(0, PARTS)

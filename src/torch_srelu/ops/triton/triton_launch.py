@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -18,8 +18,7 @@ try:  # compiled at install, as the CPU's kernels are
 except ImportError:
     _launch = None
 
-CHAINED = "launch_pdl"  # Triton's name: the kernel may get ready while the one before it still runs
-OPTIONS = ("num_warps", "maxnreg", CHAINED)  # for the compiler; the rest of a meta is the kernel's
+OPTIONS = ("num_warps", "maxnreg")  # for the compiler; the rest of a meta is the kernel's
 NUMBERS = {"i32": 4, "u32": 4, "i64": 8, "u64": 8}  # what sizes become, and their bytes
 POINTER = 8
 SCRATCH = 2  # so many more pointers a kernel may have, for memory that ours do not ask for
@@ -66,7 +65,7 @@ class Launch:
         driver = _driver()
         if driver is None:
             return None
-        launch, launch_chained, parameters = driver
+        launch, parameters = driver
         try:
             signature, asked = made.src.signature, made.metadata
             types = [signature[name] for name in self.kernel.arg_names]
@@ -76,7 +75,6 @@ class Launch:
                 and not asked.launch_cooperative_grid
             )
             block = 32 * asked.num_warps, asked.shared
-            chained = launch_chained if asked.launch_pdl else 0
         except (AttributeError, KeyError):  # another Triton than those we know
             return None
         laid_out = arguments(types, aligned + out, self.sizes)
@@ -89,7 +87,7 @@ class Launch:
         more = len(found) - len(bytes_)
         places, values = (*places, *(-1,) * more), (*values, *(0,) * more)
         about = (self.grid, *block, aligned, places, values)
-        return _launch.plan(launch, made.function, *about, chained)
+        return _launch.plan(launch, made.function, *about)
 
 
 _SCRATCHES = [(POINTER,) * n for n in range(SCRATCH + 1)]
@@ -128,14 +126,13 @@ def why_not() -> str | None:
 
 
 @functools.cache
-def _driver() -> tuple[int, int, Any] | None:
-    """Addresses of cuLaunchKernel and cuLaunchKernelEx, what tells the bytes of parameters."""
+def _driver() -> tuple[int, Callable[[int], tuple[int, ...]]] | None:
+    """The address of cuLaunchKernel, and a function for the bytes of a kernel's parameters."""
     if _launch is None:
         return None
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
-        found = (cuda.cuLaunchKernel, cuda.cuLaunchKernelEx)
-        launch, chained = (ctypes.cast(function, ctypes.c_void_p).value for function in found)
+        launch = ctypes.cast(cuda.cuLaunchKernel, ctypes.c_void_p).value
         info = cuda.cuFuncGetParamInfo
     except (OSError, AttributeError):  # no driver, or one before CUDA 12.4
         return None
@@ -147,12 +144,4 @@ def _driver() -> tuple[int, int, Any] | None:
             found.append(size.value)
         return tuple(found)
 
-    return (launch, chained, parameters) if launch and chained else None
-
-
-@functools.cache
-def chains(device: int) -> bool:
-    """Whether kernels can be `CHAINED` on the GPU of that number; -1 is the interpreter's CPU."""
-    if device < 0 or torch.version.hip is not None:
-        return False
-    return torch.cuda.get_device_capability(device) >= (9, 0)
+    return (launch, parameters) if launch else None

@@ -18,26 +18,8 @@ enum { MOST_PARAMETERS = 64, MOST_TENSORS = 16, ALIGNMENT = 16 /* bytes */, NOT_
 typedef int (*cu_launch_kernel)(void *function, unsigned, unsigned, unsigned, unsigned, unsigned,
                                 unsigned, unsigned shared, void *stream, void **params, void **);
 
-typedef struct { /* CUlaunchAttribute */
-    int id, padding;
-    union {
-        int allowed;
-        uint64_t bytes[8];
-    } value;
-} Attribute;
-
-typedef struct { /* CUlaunchConfig */
-    unsigned grid[3], block[3], shared;
-    void *stream;
-    const Attribute *attributes;
-    unsigned count;
-} Config;
-
-typedef int (*cu_launch_kernel_ex)(const Config *, void *function, void **params, void **);
-
 typedef struct {
     cu_launch_kernel launch;
-    cu_launch_kernel_ex launch_chained; /* 0: it is not chained */
     void *function;
     unsigned grid[3], threads, shared;
     int aligned; /* the first so many tensors must be aligned, as the kernel's code expects */
@@ -58,13 +40,6 @@ static inline int plan_launch(const Plan *plan, void *stream, const uint64_t *te
             return NOT_ALIGNED;
         params[i] = &values[i];
     }
-    if (plan->launch_chained) {
-        /* CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, which is allowed */
-        const Attribute chained = {6, 0, {1}};
-        const Config config = {{plan->grid[0], plan->grid[1], plan->grid[2]},
-                               {plan->threads, 1, 1}, plan->shared, stream, &chained, 1};
-        return plan->launch_chained(&config, plan->function, params, 0);
-    }
     return plan->launch(plan->function, plan->grid[0], plan->grid[1], plan->grid[2], plan->threads,
                         1, 1, plan->shared, stream, params, 0);
 }
@@ -75,12 +50,12 @@ static void destroy(PyObject *capsule) { free(PyCapsule_GetPointer(capsule, NULL
 
 static PyObject *plan(PyObject *self, PyObject *args)
 {
-    unsigned long long address, function, chained = 0;
+    unsigned long long address, function;
     PyObject *places, *values;
     Plan made = {0};
-    if (!PyArg_ParseTuple(args, "KK(III)IIiO!O!|K", &address, &function, &made.grid[0],
+    if (!PyArg_ParseTuple(args, "KK(III)IIiO!O!", &address, &function, &made.grid[0],
                           &made.grid[1], &made.grid[2], &made.threads, &made.shared, &made.aligned,
-                          &PyTuple_Type, &places, &PyTuple_Type, &values, &chained))
+                          &PyTuple_Type, &places, &PyTuple_Type, &values))
         return NULL;
     Py_ssize_t count = PyTuple_Size(places);
     if (count > MOST_PARAMETERS || count != PyTuple_Size(values)) {
@@ -89,7 +64,6 @@ static PyObject *plan(PyObject *self, PyObject *args)
         return NULL;
     }
     made.launch = (cu_launch_kernel)(uintptr_t)address;
-    made.launch_chained = (cu_launch_kernel_ex)(uintptr_t)chained;
     made.function = (void *)(uintptr_t)function;
     made.count = (int)count;
     for (int i = 0; i < made.count; i++) {
@@ -140,8 +114,7 @@ static PyObject *launch(PyObject *self, PyObject *const *args, Py_ssize_t count)
 
 static PyMethodDef methods[] = {
     {"plan", plan, METH_VARARGS,
-     "plan(cuLaunchKernel, function, grid, threads, shared, aligned, places, values, "
-     "cuLaunchKernelEx=0): for launch; with the latter, a chained kernel"},
+     "plan(cuLaunchKernel, function, grid, threads, shared, aligned, places, values): for launch"},
     {"launch", (PyCFunction)(void (*)(void))launch, METH_FASTCALL,
      "launch(plan, stream, *tensors): whether it was. Not if a tensor is missing or not aligned, "
      "or the driver refuses: then Triton should launch, and say why"},
