@@ -1,7 +1,7 @@
 """Compiles what is not Python; everything else is in pyproject.toml.
 
-Kernels for CPUs, and launches of kernels on a GPU at little host time: C, compiled in seconds,
-without torch. Both are ``optional``: where there is no compiler the package installs without them, and
+Kernels for CPUs, and launches of kernels on a GPU at little host time: C without torch, compiled in
+seconds. Both are ``optional``: where there is no compiler the package installs without them, and
 ``torch_srelu.backends()`` tells what is in use.
 """
 
