@@ -139,13 +139,18 @@ def _off_bare() -> None:
 
 
 def _off_scan() -> None:
-    from torch_srelu.ops import scan
-    from torch_srelu.ops.triton import triton_scan
+    from torch_srelu.ops import key_statistics
+    from torch_srelu.ops.triton import triton_key_statistics
 
     def plainly(x, view, interval, into, seen):
-        scan._scan_plainly(scan.strided(x, view).to(scan.compute_dtype(x)), interval, into, seen)
+        key_statistics._accumulate_torch(
+            key_statistics.channel_view(x, view).to(key_statistics.compute_dtype(x)),
+            interval,
+            into,
+            seen,
+        )
 
-    triton_scan.scan = plainly
+    triton_key_statistics.accumulate = plainly
 
 
 def _off_spans() -> None:

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.utils import parametrize, prune
 
 from torch_srelu import SReLU, param_groups
-from torch_srelu.optim import forget, srelu_parameters
+from torch_srelu.optim import clear_state, srelu_parameters
 
 
 def net() -> nn.Sequential:
@@ -149,5 +149,5 @@ def test_forget_clears_the_state_of_these_parameters_alone(wrap):
     model(torch.randn(3, 4)).sum().backward()
     optimizer.step()
     ours = srelu_parameters(model).values()
-    forget(wrap(optimizer), ours)
+    clear_state(wrap(optimizer), ours)
     assert set(optimizer.state) == set(model.parameters()) - set(ours)

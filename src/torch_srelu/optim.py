@@ -140,7 +140,7 @@ def _is_optimizer(it: Any) -> bool:
     return hasattr(it, "param_groups") and hasattr(it, "state")
 
 
-def forget(optimizer: Any, parameters: Collection[nn.Parameter]) -> None:
+def clear_state(optimizer: Any, parameters: Collection[nn.Parameter]) -> None:
     """Clears what an optimizer, and whatever optimizer it wraps, remembers of parameters.
 
     ZeroRedundancyOptimizer and timm's Lookahead remember everything in the one inside.

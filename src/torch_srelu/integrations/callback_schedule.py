@@ -5,10 +5,10 @@ from __future__ import annotations
 import warnings
 
 from ..adaptive.adaptive_init import AdaptiveInit
-from ..adaptive.measurement import Forward
+from ..adaptive.input_measurement import Forward
 
 
-class AdaptAfter:
+class AdaptiveInitSchedule:
     """Frozen epochs first, then `torch_srelu.AdaptiveInit.adapt`.
 
     Attributes:

@@ -14,16 +14,16 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from .._distributed import unwrap
+from .._data_parallel import unwrap
 from ..adaptive.adaptive_init import AdaptiveInit
-from ..adaptive.measurement import call
-from ..adaptive.replay import Compound
+from ..adaptive.input_measurement import run_batch
+from ..adaptive.loader_replay import CompositeLoader
 from ..optim import srelu_parameters
-from .callback_schedule import AdaptAfter
-from .optimizer_groups import split
+from .callback_schedule import AdaptiveInitSchedule
+from .weight_decay import add_undecayed_groups
 
 
-class AdaptiveInitCallback(AdaptAfter, pl.Callback):
+class AdaptiveInitCallback(AdaptiveInitSchedule, pl.Callback):
     """Trains with SReLU frozen, sets ``t_r`` from the training data at an epoch, then lets go.
 
     It takes the SReLU parameters out of the weight decay of the optimizer, whatever
@@ -34,7 +34,7 @@ class AdaptiveInitCallback(AdaptAfter, pl.Callback):
     the precision plugin and the batch transfer hooks, of all loaders together, and as many batches
     as the Trainer takes.
 
-    Its arguments, and ``init``, are those of `AdaptAfter`.
+    Its arguments, and ``init``, are those of `AdaptiveInitSchedule`.
 
     Example:
         >>> from lightning.pytorch import Trainer
@@ -47,7 +47,9 @@ class AdaptiveInitCallback(AdaptAfter, pl.Callback):
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         optimizer = _optimizer(trainer, pl_module)
         schedulers = [config.scheduler for config in trainer.lr_scheduler_configs]
-        split(pl_module, optimizer, [s for s in schedulers if s.optimizer is optimizer])
+        add_undecayed_groups(
+            pl_module, optimizer, [s for s in schedulers if s.optimizer is optimizer]
+        )
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         state, self._loaded = self._loaded, None
@@ -76,7 +78,7 @@ class AdaptiveInitCallback(AdaptAfter, pl.Callback):
         assert self.init is not None, "training has started"
         if self.init.adapted or trainer.current_epoch < self.epoch:
             return
-        run = self.forward or call
+        run = self.forward or run_batch
 
         def forward(network: nn.Module, batch: Any) -> Any:
             with trainer.precision_plugin.forward_context():
@@ -119,7 +121,7 @@ def _check_single_loader(trainer: pl.Trainer) -> None:
         )
 
 
-class _TrainingEpoch(Compound):
+class _TrainingEpoch(CompositeLoader):
     """The batches of an epoch as ``training_step`` gets them, however often it is read."""
 
     def __init__(self, trainer: pl.Trainer) -> None:

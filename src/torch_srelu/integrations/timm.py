@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from timm.layers import create_act
 
-from .unsized import UnsizedSReLU
+from .channel_inference import UnsizedSReLU
 
 
 class SReLULayer(UnsizedSReLU):

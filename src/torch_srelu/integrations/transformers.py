@@ -15,14 +15,14 @@ from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.activations import ACT2CLS, ACT2FN
 
-from .._distributed import unwrap
+from .._data_parallel import unwrap
 from ..adaptive.adaptive_init import AdaptiveInit
-from ..adaptive.replay import Compound
+from ..adaptive.loader_replay import CompositeLoader
 from ..conversion.channel_flow import Layout
 from ..module import NAMES, SReLU
-from .callback_schedule import AdaptAfter
-from .optimizer_groups import move
-from .unsized import UnsizedSReLU
+from .callback_schedule import AdaptiveInitSchedule
+from .channel_inference import UnsizedSReLU
+from .weight_decay import move_to_undecayed_group
 
 
 class HiddenSReLU(SReLU):
@@ -77,14 +77,14 @@ ACT2CLS["srelu"] = UnsizedHiddenSReLU
 ACT2FN["srelu"] = UnsizedHiddenSReLU
 
 
-class AdaptiveInitCallback(AdaptAfter, TrainerCallback):
+class AdaptiveInitCallback(AdaptiveInitSchedule, TrainerCallback):
     """Trains with SReLU frozen, sets ``t_r`` from the training data at an epoch, then lets go.
 
     It takes the SReLU parameters out of the weight decay of the Trainer's optimizer. A resumed run
     goes on in the phase that the epoch of the checkpoint says; a model that this callback has
     adapted already just trains on.
 
-    Its arguments, and ``init``, are those of `AdaptAfter`.
+    Its arguments, and ``init``, are those of `AdaptiveInitSchedule`.
 
     Example:
         >>> from torch_srelu.integrations.transformers import AdaptiveInitCallback
@@ -100,7 +100,7 @@ class AdaptiveInitCallback(AdaptAfter, TrainerCallback):
     ) -> None:
         model: nn.Module = kwargs["model"]
         optimizer = getattr(kwargs["optimizer"], "optimizer", kwargs["optimizer"])  # accelerate's
-        move(model, optimizer)
+        move_to_undecayed_group(model, optimizer)
         if state.global_step == 0 and self._has_adapted(model):
             return  # it is trained once more
         if state.epoch is not None and state.epoch > self.epoch:  # a run resumed after the switch
@@ -137,7 +137,7 @@ class AdaptiveInitCallback(AdaptAfter, TrainerCallback):
         self.warn_if_frozen()
 
 
-class _SameOrder(Compound):
+class _SameOrder(CompositeLoader):
     """The Trainer's loader, read in the order of the coming epoch however often it is read.
 
     accelerate's loaders and samplers count how often they were read, and shuffle by that.

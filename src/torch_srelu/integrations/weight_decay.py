@@ -12,7 +12,9 @@ from torch.optim import Optimizer
 from ..optim import srelu_parameters
 
 
-def split(model: nn.Module, optimizer: Optimizer, schedulers: Iterable[Any] = ()) -> None:
+def add_undecayed_groups(
+    model: nn.Module, optimizer: Optimizer, schedulers: Iterable[Any] = ()
+) -> None:
     """Gives the SReLU parameters of each decayed group a group of their own, without weight decay.
 
     To be called before the states of optimizer and schedulers are loaded, as after building them.
@@ -31,7 +33,7 @@ def split(model: nn.Module, optimizer: Optimizer, schedulers: Iterable[Any] = ()
                 _extend(scheduler, count, i)
 
 
-def move(model: nn.Module, optimizer: Optimizer) -> None:
+def move_to_undecayed_group(model: nn.Module, optimizer: Optimizer) -> None:
     """Moves the SReLU parameters of decayed groups to the group that has no weight decay.
 
     Its own ``state_dict`` keeps the groups that it was built with: one built in the same way can

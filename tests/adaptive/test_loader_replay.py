@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
 
-from torch_srelu.adaptive.replay import RandomState, new_workers
+from torch_srelu.adaptive.loader_replay import RandomState, fresh_workers
 
 
 class Augmented(Dataset):
@@ -35,7 +35,7 @@ def read_twice(loader):
     results = []
     for _ in range(2):
         state.restore()
-        with new_workers(loader):
+        with fresh_workers(loader):
             results.append(read(loader))
     return results
 
@@ -61,7 +61,7 @@ def test_persistent_workers_rest_and_go_on():
     loader = DataLoader(Augmented(), 5, num_workers=1, persistent_workers=True)
     read(loader)
     (worker,) = workers(loader)
-    with new_workers(loader):
+    with fresh_workers(loader):
         read(loader)
         (other,) = workers(loader)
         assert other.pid != worker.pid

@@ -15,7 +15,7 @@ from small_networks import batches, convnet, same, sgd, train, units
 from torch_srelu import AdaptiveInit, SReLU
 from torch_srelu.adaptive.adaptive_init import _units
 from torch_srelu.adaptive.quantile_search import ChangedStreamError
-from torch_srelu.ops.scan import Counts
+from torch_srelu.ops.key_statistics import KeyHistogram
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -327,7 +327,7 @@ def test_memory_is_bounded_for_many_channels():
     searches = init._searches(_units(model), None)
     for search in searches.values():
         search.start()
-    tables = [search._into for search in searches.values()]
-    counts = [table.counts for table in tables if isinstance(table, Counts)]
+    tables = [search._target for search in searches.values()]
+    counts = [table.counts for table in tables if isinstance(table, KeyHistogram)]
     assert sum(len(c) for c in counts) == 7280
     assert sum(c.nbytes for c in counts) < 256 * 10**6
