@@ -6,6 +6,7 @@ A fallback may be slower; without a private name no import fails and no result i
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -15,6 +16,15 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 # ---- modules ----
+
+CONVOLUTIONS: Any = getattr(nn.modules.conv, "_ConvNd", None) or (
+    *(nn.Conv1d, nn.Conv2d, nn.Conv3d),
+    *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
+)
+NORMS: Any = getattr(nn.modules.batchnorm, "_NormBase", None) or (
+    *(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm),
+    *(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d),
+)
 
 
 def own_parameters(module: nn.Module) -> Mapping[str, Any]:
@@ -50,8 +60,11 @@ def uncompiled_name(name: str) -> str:
 
 
 def force_eager() -> contextlib.AbstractContextManager[Any]:
-    """Switches torch.compile off, unless it was never imported, which would take seconds."""
-    if "torch._dynamo" not in sys.modules:
+    """Switches torch.compile off, unless it was never imported, which would take seconds.
+
+    Without a way to know, it is imported.
+    """
+    if "torch._dynamo" not in sys.modules and importlib.util.find_spec("torch._dynamo"):
         return contextlib.nullcontext()
     return torch.compiler.set_stance("force_eager")  # type: ignore[return-value]
 

@@ -130,3 +130,9 @@ def test_data_that_adapt_cannot_read_is_refused(tmp_path):
     assert not module.act.frozen
     with pytest.raises(TypeError, match="can be read only once"):
         fit(Recorder(), iter(list(numbers())), AdaptiveInitCallback(0), 1, tmp_path)
+
+
+def test_a_lightning_without_the_names_that_adapt_needs_is_refused(tmp_path, monkeypatch):
+    monkeypatch.delattr(pl.LightningModule, "_on_before_batch_transfer")
+    with pytest.raises(RuntimeError, match=r"no OfTwo\._on_before_batch_transfer.*install"):
+        fit(OfTwo(), numbers(), AdaptiveInitCallback(0), 1, tmp_path)

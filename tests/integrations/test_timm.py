@@ -2,6 +2,8 @@
 
 import copy
 import gc
+import importlib
+import sys
 
 import pytest
 import torch
@@ -140,7 +142,14 @@ def test_without_a_known_neighbour_the_unit_waits_for_the_first_input():
     assert repr(net[0]) == "SReLU(5, dim=1)"
 
 
-def test_nothing_watches_when_nothing_waits():
+def test_a_timm_without_a_table_of_activations_is_warned_of(monkeypatch):
+    monkeypatch.delattr(timm.layers.create_act, "_ACT_LAYER_DEFAULT")
+    monkeypatch.delitem(sys.modules, "torch_srelu.integrations.timm")
+    with pytest.warns(UserWarning, match="pass the class"):
+        importlib.import_module("torch_srelu.integrations.timm")
+
+
+def test_no_hook_is_left_without_uninitialized_units():
     hooks = torch.nn.modules.module._global_module_registration_hooks
     before = len(hooks)
     waiting = SReLULayer()

@@ -1,9 +1,10 @@
-"""SReLU for libraries that build an activation without saying how many channels it will have.
+"""SReLU whose channels are inferred from the module that it is put into.
 
-Such a library calls ``act_layer()`` and puts the result into a module. `UnsizedSReLU` waits for
-that module to be finished, which shows when it is itself put into another one, runs it alone on
-fake tensors and takes its size from what arrives. So the parameters exist when the network does:
-before an optimizer, DistributedDataParallel, a state_dict or ``from_pretrained`` asks for them.
+For libraries that build an activation as ``act_layer()``, without its number of channels. An
+`UnsizedSReLU` is initialized when the module that contains it is complete, that is, when this
+module is registered in another one: a run of the module on fake tensors shows the input of the
+unit. So the parameters exist when the network does: before an optimizer, DistributedDataParallel, a
+state_dict or ``from_pretrained`` needs them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import functools
 import inspect
 import sys
 import weakref
+from collections.abc import Iterator
 from types import FrameType
 
 import torch
@@ -19,7 +21,8 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_module_registration_hook
 from torch.utils.hooks import RemovableHandle
 
-from ..conversion import example_inputs as inputs
+from .._torch_compat import CONVOLUTIONS, NORMS, initialize_lazy
+from ..conversion import example_inputs
 from ..conversion.channel_flow import Flow, Layout
 from ..conversion.fake_tensors import Fakes
 from ..conversion.leftover_tensors import Leftovers
@@ -28,65 +31,74 @@ from ..module import LazySReLU
 
 
 class UnsizedSReLU(LazySReLU):
-    """An `SReLU` that learns where its channels are from the module that it is put into.
+    """An `SReLU` whose channels are inferred from the module that it is put into.
 
-    Where that cannot be told it stays lazy, until the first forward pass.
+    Where they cannot be inferred, it stays lazy until the first forward pass.
 
     Args:
-        dim: The channel dimension where no layer around tells it; None is PyTorch's convention.
+        dim: The channel dimension where it cannot be inferred; None is PyTorch's convention.
     """
 
-    beside = True  # the layer registered just before may be taken for the one that feeds this
+    by_previous_layer = True  # may take the channels of the layer registered before it
 
     def __init__(self, dim: int | None = None) -> None:
         super().__init__(1 if dim is None else dim)
-        self.otherwise = dim
-        _waiting.add(self)
+        self.default_dim = dim
+        _uninitialized.add(self)
 
-    def told_by(self, parent: nn.Module) -> Layout | None:
-        """The size, where the library has its way to say it in the finished module around."""
+    def declared_layout(self, parent: nn.Module) -> Layout | None:
+        """The channels that the complete module around this one declares; None if it does not."""
         return None
 
-    def take(self, layout: Layout) -> None:
+    def initialize(self, layout: Layout) -> None:
         """Becomes an SReLU of this size, with its channels in this dimension."""
-        self.dim = -1  # of the stand-in for an input, whose last dimension are the channels
-        self._infer_parameters(self, (torch.empty(1, layout.channels, device="meta"),))  # type: ignore[misc]
+        self.dim = -1  # of the stand-in for an input
+        initialize_lazy(self, torch.empty(1, layout.channels, device="meta"))
         self.dim = layout.dim
 
 
-class _Waiting:
-    """The units that have no size yet. Watches the building of modules while there are any."""
+class _UninitializedUnits:
+    """The units without parameters; a hook observes the registration of modules meanwhile."""
 
     def __init__(self) -> None:
         self._units: weakref.WeakSet[UnsizedSReLU] = weakref.WeakSet()
-        self._watch: RemovableHandle | None = None
+        self._hook: RemovableHandle | None = None
 
     def add(self, unit: UnsizedSReLU) -> None:
         self._units.add(unit)
-        if self._watch is None:
-            self._watch = register_module_module_registration_hook(self._registered)
+        if self._hook is None:
+            self._hook = register_module_module_registration_hook(self._registered)
 
     def _registered(self, parent: nn.Module, name: str, child: nn.Module | None) -> None:
         """``child`` becomes a part of ``parent``, so it is complete."""
         if isinstance(child, UnsizedSReLU):
-            if not _another_is_being_built(sys._getframe(1), parent):
-                _size_by_neighbour(child, parent)  # this is the network itself: nobody takes it in
+            if not _inside_another_init(sys._getframe(1), parent):
+                _infer_from_previous_layer(child, parent)  # the network itself: no parent follows
         elif child is not None:
-            _size_by_word(child)
-            inside = [m for m in child.modules() if isinstance(m, UnsizedSReLU)]
-            if inside:
-                _size_by_run(child, inside)
+            for unit, around in _units_in(child):
+                if layout := unit.declared_layout(around):
+                    unit.initialize(layout)
+            if units := [unit for unit, _ in _units_in(child)]:
+                _infer_by_running(child, units)
         self._units = weakref.WeakSet(u for u in self._units if isinstance(u, UnsizedSReLU))
-        if not self._units and self._watch is not None:
-            self._watch.remove()
-            self._watch = None
+        if not self._units and self._hook is not None:
+            self._hook.remove()
+            self._hook = None
 
 
-_waiting = _Waiting()
+_uninitialized = _UninitializedUnits()
 
 
-def _another_is_being_built(frame: FrameType | None, module: nn.Module) -> bool:
-    """Whether the building of ``module`` is a part of the building of another one."""
+def _units_in(module: nn.Module) -> Iterator[tuple[UnsizedSReLU, nn.Module]]:
+    """The units in ``module`` that are still uninitialized, each with its parent."""
+    for parent in module.modules():
+        for child in parent.children():
+            if isinstance(child, UnsizedSReLU):
+                yield child, parent
+
+
+def _inside_another_init(frame: FrameType | None, module: nn.Module) -> bool:
+    """Whether ``module`` is built within the ``__init__`` of another module."""
     while frame is not None:
         if frame.f_code.co_name == "__init__":
             builder = frame.f_locals.get(frame.f_code.co_varnames[0])
@@ -96,85 +108,72 @@ def _another_is_being_built(frame: FrameType | None, module: nn.Module) -> bool:
     return False
 
 
-def _size_by_word(module: nn.Module) -> None:
-    """Sizes the units in ``module`` of which the modules around them tell the size."""
-    for parent in module.modules():
-        for child in parent.children():
-            if isinstance(child, UnsizedSReLU) and (layout := child.told_by(parent)):
-                child.take(layout)
-
-
-def _size_by_run(module: nn.Module, waiting: list[UnsizedSReLU]) -> None:
-    """Runs ``module`` on shapes and sizes the units by what they get."""
-    for candidate in inputs.candidates(module):
-        seen: dict[UnsizedSReLU, Layout] = {}
+def _infer_by_running(module: nn.Module, units: list[UnsizedSReLU]) -> None:
+    """Runs ``module`` on fake tensors and initializes the units for their inputs."""
+    for candidate in example_inputs.candidates(module):
         left = Leftovers()
         mode = Fakes(left.made)
         try:
             with untouched(module, values=False), running(module, False, mode):
-                _watch_run(module, mode.fake(candidate), waiting, seen)
+                layouts = _input_layouts(module, mode.fake(candidate), units)
         except Exception:  # not an input of this module: the next one, or the next module around
             continue
         finally:
             left.clear()
-        for unit, layout in seen.items():
-            unit.take(layout)
+        for unit, layout in layouts.items():
+            unit.initialize(layout)
         return
-    for parent in module.modules():
-        for child in parent.children():
-            if isinstance(child, UnsizedSReLU) and child.beside:
-                _size_by_neighbour(child, parent)
+    for unit, parent in _units_in(module):
+        _infer_from_previous_layer(unit, parent)
 
 
-def _watch_run(
-    module: nn.Module, x: Tensor, waiting: list[UnsizedSReLU], seen: dict[UnsizedSReLU, Layout]
-) -> None:
-    """Runs ``module`` with units that only note what they get, and give it back."""
+def _input_layouts(
+    module: nn.Module, x: Tensor, units: list[UnsizedSReLU]
+) -> dict[UnsizedSReLU, Layout]:
+    """Runs ``module`` with the units as identities; where the channels of their inputs are."""
+    layouts: dict[UnsizedSReLU, Layout] = {}
 
-    def note(unit: UnsizedSReLU, x: Tensor) -> Tensor:
-        channels, dim = flow.layout(x, unit.otherwise)
+    def record(unit: UnsizedSReLU, x: Tensor) -> Tensor:
+        channels, dim = flow.layout(x, unit.default_dim)
         # Images come in batches: their channels are in dimension 1, as in SReLU(channels).
         layout = Layout(channels, dim if dim >= -1 else dim + x.dim())
         # Called on other channels before: one set of parameters serves them all.
-        seen[unit] = layout if seen.get(unit, layout) == layout else Layout(1, layout.dim)
+        layouts[unit] = layout if layouts.get(unit, layout) == layout else Layout(1, layout.dim)
         return x
 
-    with Flow(module, x) as flow:
-        for unit in waiting:
-            vars(unit)["forward"] = functools.partial(note, unit)
-        module(x, *[None] * (_required(module) - 1))  # such as a mask: often, None is none
-
-
-def _required(module: nn.Module) -> int:
-    """How many arguments ``module`` must be given."""
-    return sum(
+    required = sum(
         parameter.default is parameter.empty
         and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
         for parameter in inspect.signature(module.forward).parameters.values()
     )
+    with Flow(module, x) as flow:
+        for unit in units:
+            vars(unit)["forward"] = functools.partial(record, unit)
+        module(x, *[None] * (required - 1))  # such as a mask, which may often be None
+    return layouts
 
 
-def _size_by_neighbour(unit: UnsizedSReLU, parent: nn.Module) -> None:
-    """Sizes a unit by the convolution or norm that was put into the same module just before it.
+def _infer_from_previous_layer(unit: UnsizedSReLU, parent: nn.Module) -> None:
+    """Initializes a unit by the convolution or norm that its parent registered just before it.
 
     Such layers are built in the order in which they run. Linear layers often are not: the two of a
     transformer's block come first, then the activation between them. Where the next convolution or
-    norm takes another number of channels, something else feeds the unit, such as attention of
-    which the layer before mixes the heads: it stays lazy.
+    norm takes another number of channels, something else feeds the unit, such as attention whose
+    heads the layer before mixes: it stays lazy.
     """
-    children = [c for c in parent.children() if not isinstance(c, nn.Identity)]  # switched off
-    place = children.index(unit) if unit in children else len(children)  # it is about to be put in
-    if not unit.beside or place == 0:
+    children = [c for c in parent.children() if not isinstance(c, nn.Identity)]
+    place = children.index(unit) if unit in children else len(children)  # not registered yet
+    if not unit.by_previous_layer or place == 0:
         return
     channels = _channels(children[place - 1], "out_channels")
     behind = (layer for child in children[place + 1 :] for layer in child.modules())
     taken = next(filter(None, (_channels(layer, "in_channels") for layer in behind)), channels)
     if channels and channels == taken:
-        unit.take(Layout(channels, 1))
+        unit.initialize(Layout(channels, 1))
 
 
 def _channels(layer: nn.Module, side: str) -> int | None:
     """How many channels a convolution has on a side, or a norm on both; 0 if it is lazy."""
-    if isinstance(layer, nn.modules.conv._ConvNd):
+    if isinstance(layer, CONVOLUTIONS):
         return getattr(layer, side)
-    return layer.num_features if isinstance(layer, nn.modules.batchnorm._NormBase) else None
+    return layer.num_features if isinstance(layer, NORMS) else None
