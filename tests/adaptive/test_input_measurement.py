@@ -327,7 +327,7 @@ def test_memory_is_bounded_for_many_channels():
     searches = init._searches(_units(model), None)
     for search in searches.values():
         search.start()
-    tables = [search._target for search in searches.values()]
+    tables = [search._statistics.target for search in searches.values()]
     counts = [table.counts for table in tables if isinstance(table, KeyHistogram)]
     assert sum(len(c) for c in counts) == 7280
     assert sum(c.nbytes for c in counts) < 256 * 10**6

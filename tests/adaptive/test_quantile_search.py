@@ -238,7 +238,7 @@ def test_few_passes_and_bounded_memory():
     again.probe(batches[0])
     again.start()
     for _ in range(2):
-        target = again._target
+        target = again._statistics.target
         if isinstance(target, CollectedKeys):
             held = target.keys.nbytes + target.channels.nbytes
         else:

@@ -15,7 +15,6 @@ from torch_srelu.ops.key_statistics import (
     KeyHistogram,
     RunningStatistics,
     _native_function,
-    accumulate,
 )
 from torch_srelu.ops.ordered_keys import KEY_DTYPES, KeyInterval, from_keys, softshrink, to_keys
 
@@ -91,16 +90,17 @@ def test_statistics_histogram_and_collected_keys(device, name, dtype):
     shape, channels, arrangement = TENSORS[name]
     batches = [lay_out(numbers(shape, dtype, seed), arrangement) for seed in range(2)]
     interval, bins = interval_of(channels, dtype, device)
-    statistics = [RunningStatistics(channels, LIMITS[wide(dtype)], device) for _ in range(2)]
     counts, collected = (
         KeyHistogram(channels, bins, device),
         CollectedKeys(2 * math.prod(shape), device),
     )
+    limit = LIMITS[wide(dtype)]
+    statistics = [RunningStatistics(interval, target, limit) for target in (counts, collected)]
     for x in batches:
         view = layout.view(x, channels, 1)
         assert view is not None
-        for target, known in zip((counts, collected), statistics, strict=True):
-            accumulate(x.to(device), view, interval, target, known)
+        for known in statistics:
+            known.update(x.to(device), view)
 
     keys = [a + b for a, b in zip(*(keys_of(x, channels) for x in batches), strict=True)]
     bounds = list(zip(interval.lo.tolist(), interval.hi.tolist(), strict=True))
@@ -134,8 +134,9 @@ def test_no_number_is_beyond_infinity(device, shape, dtype):
         view = layout.view(x, 2, 1)
         assert view is not None
         interval, bins = interval_of(2, dtype, device)
-        statistics = RunningStatistics(2, LIMITS[wide(dtype)], device)
-        accumulate(x.to(device), view, interval, KeyHistogram(2, bins, device), statistics)
+        histogram = KeyHistogram(2, bins, device)
+        statistics = RunningStatistics(interval, histogram, LIMITS[wide(dtype)])
+        statistics.update(x.to(device), view)
         ends = torch.stack((statistics.smallest, statistics.largest)).cpu()
         values = from_keys(ends, wide(dtype))
         assert values[:, 0].tolist() == sorted([0.0, sign * math.inf])
@@ -151,17 +152,10 @@ def test_no_more_keys_than_the_capacity_are_collected(device, shape):
     tables = (torch.full((channels,), k, device=device) for k in (-limit, limit, 0, 21))
     collected = CollectedKeys(12, device)
     collected.keys.fill_(-1)
-    spare = collected.keys
-    collected.keys = spare[:10]
-    accumulate(
-        x.to(device),
-        view,
-        KeyInterval(*tables),
-        collected,
-        RunningStatistics(channels, limit, device),
-    )
+    collected.size = 10
+    RunningStatistics(KeyInterval(*tables), collected, limit).update(x.to(device), view)
     assert int(collected.count) == 100
-    assert spare[10:].tolist() == [-1, -1]
-    values = from_keys(collected.keys, torch.float32).tolist()
+    assert collected.keys[10:].tolist() == [-1, -1]
+    values = from_keys(collected.keys[:10], torch.float32).tolist()
     assert len(set(values)) == 10
     assert [int(v) % channels for v in values] == collected.channels[:10].tolist()

@@ -10,7 +10,8 @@ from torch import Tensor
 from torch import distributed as dist
 
 from .._text import counted
-from ..ops import key_statistics, layout, ordered_keys
+from ..ops import layout, ordered_keys
+from ..ops.key_statistics import CollectedKeys, KeyHistogram, RunningStatistics, channel_view
 from ..ops.reference import compute_dtype
 
 _SAMPLE = 2048  # values of each channel
@@ -134,7 +135,7 @@ class QuantileSearch:
         inner, total = view.inner, view.outer * view.inner
         # Steps of the golden section: a regular grid would sample the same columns of every image.
         at = torch.arange(min(_SAMPLE, total), device=x.device) * (int(total * 0.618) | 1) % total
-        sample = key_statistics.channel_view(x, view)[at // inner, :, at % inner]
+        sample = channel_view(x, view)[at // inner, :, at % inner]
         sample = sample.to(compute_dtype(x)).nan_to_num().sort(0).values  # (sample, C)
         last, q = len(sample) - 1, float(self._quantile)
         low = max(0, math.floor((q - _MARGIN) * last))
@@ -178,7 +179,7 @@ class QuantileSearch:
         self._update_zero_bits(x)
         self._pass_count += view.outer * view.inner
         if x.numel():
-            key_statistics.accumulate(x, view, self._interval, self._target, self._statistics)
+            self._statistics.update(x, view)
 
     def finish_pass(self) -> None:
         """Ends a pass over the stream: adds up all processes and narrows the search."""
@@ -197,10 +198,10 @@ class QuantileSearch:
             self._check_same(count, statistics.checksum)
         self._agree_on_zero_bits()
         rank = math.ceil(self._quantile * self.count)
-        if isinstance(self._target, key_statistics.CollectedKeys):
-            self._select(rank, *self._all_collected(self._target))
+        if isinstance(statistics.target, CollectedKeys):
+            self._select(rank, *self._all_collected(statistics.target))
         else:
-            self._narrow(rank, self._reduce(self._target.counts, "SUM"))
+            self._narrow(rank, self._reduce(statistics.target.counts, "SUM"))
         self.passes += 1
         self._gap = torch.zeros_like(self._gap)
         self._begin_pass()
@@ -210,14 +211,11 @@ class QuantileSearch:
     def _begin_pass(self) -> None:
         limits = torch.iinfo(ordered_keys.KEY_DTYPES[self._dtype])
         self._pass_count = 0
-        self._statistics = key_statistics.RunningStatistics(
-            self._channels, limits.max, self._device
-        )
         # The interval of the sample is a guess, even where it is a single key.
         self._unsolved = (self._lo < self._hi) | (self.passes == 0)
         lo, hi = (ordered_keys.softshrink(keys, self._gap) for keys in (self._lo, self._hi))
         shift = ordered_keys.finest_shift(lo, hi, self._bins, self._zero_bits)
-        self._interval = ordered_keys.KeyInterval(
+        interval = ordered_keys.KeyInterval(
             torch.where(self._unsolved, self._lo, limits.max),
             torch.where(self._unsolved, self._hi, limits.min),
             self._gap,
@@ -226,10 +224,11 @@ class QuantileSearch:
         inside = int(torch.where(self._unsolved, self._inside, 0).sum())
         # A collected value takes two numbers, a bin one.
         if self.passes > 0 and 2 * inside <= self._bins * self._channels:
-            self._target = key_statistics.CollectedKeys(inside, self._device)
+            target = CollectedKeys(inside, self._device)
         else:
             bins = int(((hi >> shift) - (lo >> shift)).max()) + 1
-            self._target = key_statistics.KeyHistogram(self._channels, bins, self._device)
+            target = KeyHistogram(self._channels, bins, self._device)
+        self._statistics = RunningStatistics(interval, target, limits.max)
 
     def _narrow(self, rank: int, counts: Tensor) -> None:
         """Narrows the interval to the bin that holds the rank, or to what lies outside."""
@@ -241,7 +240,7 @@ class QuantileSearch:
         upto = total.gather(1, bins.unsqueeze(1)).squeeze(1)
         before = total.gather(1, (bins - 1).clamp(min=0).unsqueeze(1)).squeeze(1)
         before = torch.where(bins > 0, before, under)
-        start, end = self._interval.bin_ends(bins)
+        start, end = self._statistics.interval.bin_ends(bins)
         new = [torch.maximum(lo, start), torch.minimum(hi, end), before, upto - before]
         if self.passes == 0:  # the sample may have missed the quantile
             zero, last = torch.zeros_like(lo), total[:, -1]
@@ -268,7 +267,7 @@ class QuantileSearch:
         smaller = keys < self._lo[channels]
         self.below.index_add_(0, channels, smaller.long())
 
-    def _all_collected(self, collected: key_statistics.CollectedKeys) -> tuple[Tensor, Tensor]:
+    def _all_collected(self, collected: CollectedKeys) -> tuple[Tensor, Tensor]:
         """The keys of all processes and their channels: each process fills its part of a table."""
         number = min(int(collected.count), collected.size)
         own = torch.stack((collected.keys[:number], collected.channels[:number]))

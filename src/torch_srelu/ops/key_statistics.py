@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
@@ -23,49 +23,18 @@ _SHORT_RUN = 32  # shorter runs of a channel are read as columns
 _VALUES_PER_THREAD = 32768  # below this a thread costs more than it saves
 
 
-class RunningStatistics:
-    """Statistics of each channel over all batches so far; int64, of length ``channels``.
-
-    Attributes:
-        checksum: The sum of the keys, modulo the width of a key.
-        below: How many keys are below the interval.
-        smallest: The smallest key, ``limit`` before the first.
-        largest: The largest key, ``-limit`` before the first.
-    """
-
-    def __init__(self, channels: int, limit: int, device: torch.device) -> None:
-        self.checksum, self.below, self.smallest, self.largest = (
-            torch.full((channels,), value, dtype=torch.int64, device=device)
-            for value in (0, 0, limit, -limit)
-        )
-
-    def add(self, checksum: Tensor, below: Tensor, smallest: Tensor, largest: Tensor) -> None:
-        """Adds a batch."""
-        self.checksum += checksum
-        self.below += below
-        torch.minimum(self.smallest, smallest, out=self.smallest)
-        torch.maximum(self.largest, largest, out=self.largest)
-
-
 class KeyHistogram:
     """A histogram of the keys of each channel, over the bins of an interval.
 
     Attributes:
         counts: (channels, bins).
+        size: The number of bins.
+        buffers: What the kernels write to; those of `CollectedKeys` are three tensors.
     """
 
     def __init__(self, channels: int, bins: int, device: torch.device) -> None:
         self.counts = torch.zeros(channels, bins, dtype=torch.int64, device=device)
-
-    @property
-    def size(self) -> int:
-        """Number of bins."""
-        return self.counts.shape[1]
-
-    @property
-    def buffers(self) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """What the kernels write to; those of `CollectedKeys` are three tensors."""
-        return self.counts, None, None
+        self.size, self.buffers = bins, (self.counts, None, None)
 
     def add(self, interval: KeyInterval, channel: Tensor, key: Tensor) -> None:
         """Counts keys, each of the channel at the same place in ``channel``."""
@@ -75,22 +44,19 @@ class KeyHistogram:
 
 
 class CollectedKeys:
-    """The keys in an interval and their channels, up to a capacity; ``count`` goes on beyond it."""
+    """The keys in an interval, with their channels.
 
-    def __init__(self, capacity: int, device: torch.device) -> None:
-        self.keys = torch.empty(capacity, dtype=torch.int64, device=device)
-        self.channels = torch.empty(capacity, dtype=torch.int64, device=device)
+    Attributes:
+        size: How many there is room for.
+        count: How many there were, also beyond ``size``.
+        buffers: What the kernels write to.
+    """
+
+    def __init__(self, size: int, device: torch.device) -> None:
+        self.keys = torch.empty(size, dtype=torch.int64, device=device)
+        self.channels = torch.empty(size, dtype=torch.int64, device=device)
         self.count = torch.zeros(1, dtype=torch.int64, device=device)
-
-    @property
-    def size(self) -> int:
-        """The capacity."""
-        return self.keys.numel()
-
-    @property
-    def buffers(self) -> tuple[Tensor, Tensor, Tensor]:
-        """What the kernels write to."""
-        return self.keys, self.channels, self.count
+        self.size, self.buffers = size, (self.keys, self.channels, self.count)
 
     def add(self, interval: KeyInterval, channel: Tensor, key: Tensor) -> None:
         """Appends keys, as many as there is room for."""
@@ -101,25 +67,47 @@ class CollectedKeys:
         self.count += key.numel()
 
 
-def accumulate(
-    x: Tensor,
-    view: View,
-    interval: KeyInterval,
-    target: KeyHistogram | CollectedKeys,
-    statistics: RunningStatistics,
-) -> None:
-    """Adds the dense tensor ``x`` to ``statistics``, and its keys in the interval to ``target``."""
-    if backends.kernels(x) not in (cpu, None):
-        from .triton import triton_key_statistics  # late, as in `backends`
+class RunningStatistics:
+    """Statistics of each channel over all batches so far; int64 tensors, one entry a channel.
 
-        triton_key_statistics.accumulate(x, view, interval, target, statistics)
-        return
-    native = _native_function() if backends.kernels(x) is cpu else None
-    x = channel_view(x, view).to(compute_dtype(x))
-    if native is not None:
-        _accumulate_native(native, x, interval, target, statistics)
-    else:
-        _accumulate_torch(x, interval, target, statistics)
+    Args:
+        interval: An interval of keys for each channel.
+        target: Gets the keys in the interval.
+        limit: The largest magnitude of a key.
+
+    Attributes:
+        checksum: The sum of the keys, modulo the width of a key.
+        below: How many keys are below the interval.
+        smallest: The smallest key, ``limit`` before the first.
+        largest: The largest key, ``-limit`` before the first.
+    """
+
+    def __init__(
+        self, interval: KeyInterval, target: KeyHistogram | CollectedKeys, limit: int
+    ) -> None:
+        self.interval, self.target = interval, target
+        self.checksum, self.below, self.smallest, self.largest = (
+            torch.full_like(interval.lo, value) for value in (0, 0, limit, -limit)
+        )
+
+    def update(self, x: Tensor, view: View) -> None:
+        """Adds a batch, the dense tensor ``x``."""
+        if backends.kernels(x) not in (cpu, None):
+            from .triton import triton_key_statistics  # late, as in `backends`
+
+            triton_key_statistics.update(self, x, view)
+            return
+        native = _native_function() if backends.kernels(x) is cpu else None
+        x = channel_view(x, view).to(compute_dtype(x))
+        if native is not None:
+            found = _native_statistics(native, x, self.interval, self.target)
+        else:
+            found = _torch_statistics(x, self.interval, self.target)
+        checksum, below, smallest, largest = found
+        self.checksum += checksum
+        self.below += below
+        torch.minimum(self.smallest, smallest, out=self.smallest)
+        torch.maximum(self.largest, largest, out=self.largest)
 
 
 def channel_view(x: Tensor, view: View) -> Tensor:
@@ -127,23 +115,14 @@ def channel_view(x: Tensor, view: View) -> Tensor:
     return x.as_strided(view, (view.channels * view.inner, view.inner, 1), x.storage_offset())
 
 
-def _accumulate_torch(
-    x: Tensor,
-    interval: KeyInterval,
-    target: KeyHistogram | CollectedKeys,
-    statistics: RunningStatistics,
-) -> None:
+def _torch_statistics(
+    x: Tensor, interval: KeyInterval, target: KeyHistogram | CollectedKeys
+) -> Iterable[Tensor]:
     keys = to_keys(x)
     lo, hi = (bound.to(keys.dtype).unsqueeze(1) for bound in (interval.lo, interval.hi))
     at = ((keys >= lo) & (keys <= hi)).nonzero(as_tuple=True)
     target.add(interval, at[1], keys[at].long())
-    others = (0, 2)
-    statistics.add(
-        keys.sum(others, dtype=keys.dtype).long(),
-        (keys < lo).sum(others),
-        keys.amin(others).long(),
-        keys.amax(others).long(),
-    )
+    return _reduced(keys, keys < lo, keys, keys)
 
 
 @functools.cache
@@ -157,38 +136,44 @@ def _native_function() -> Callable[..., None] | None:
     return function
 
 
-def _accumulate_native(
+def _native_statistics(
     native: Callable[..., None],
     x: Tensor,
     interval: KeyInterval,
     target: KeyHistogram | CollectedKeys,
-    statistics: RunningStatistics,
-) -> None:
+) -> Iterable[Tensor]:
     outer, channels, inner = x.shape
     per_channel = 1
     if inner < _SHORT_RUN:
         per_channel, inner = inner, 1
     columns, dtype = channels * per_channel, KEY_DTYPES[x.dtype]
     threads = max(1, min(torch.get_num_threads(), x.numel() // _VALUES_PER_THREAD))
-    bounds = [b.to(dtype).repeat_interleave(per_channel) for b in (interval.lo, interval.hi)]
     limits = torch.iinfo(dtype)
-    checksum, smallest, largest = (
-        torch.full((threads, columns), value, dtype=dtype) for value in (0, limits.max, limits.min)
-    )
-    below = torch.zeros(threads, columns, dtype=torch.int64)
+    bounds = [b.to(dtype).repeat_interleave(per_channel) for b in (interval.lo, interval.hi)]
+    # Of each thread.
+    results = [
+        torch.full((threads, columns), value, dtype=result_dtype)
+        for value, result_dtype in (
+            (0, dtype), (0, torch.int64), (limits.max, dtype), (limits.min, dtype),
+        )
+    ]  # fmt: skip
     bins = (interval.gap, interval.shift, interval.first)
-    tables = (*bounds, checksum, below, smallest, largest, *bins, *target.buffers)
     native(
         x.dtype == torch.float64,
         threads,
         *(x.data_ptr(), outer, columns, inner, per_channel),
-        *(None if table is None else table.data_ptr() for table in tables),
+        *(t if t is None else t.data_ptr() for t in (*bounds, *results, *bins, *target.buffers)),
         target.size,
     )
-    split = (threads, channels, per_channel)
-    statistics.add(
-        checksum.view(split).sum((0, 2), dtype=dtype).long(),
-        below.view(split).sum((0, 2)),
-        smallest.view(split).amin((0, 2)).long(),
-        largest.view(split).amax((0, 2)).long(),
-    )
+    return _reduced(*(result.view(threads, channels, per_channel) for result in results))
+
+
+def _reduced(checksum: Tensor, below: Tensor, smallest: Tensor, largest: Tensor) -> list[Tensor]:
+    """The statistics of each channel from such of (outer, C, inner)."""
+    others = (0, 2)
+    return [
+        checksum.sum(others, dtype=checksum.dtype).long(),
+        below.sum(others),
+        smallest.amin(others).long(),
+        largest.amax(others).long(),
+    ]

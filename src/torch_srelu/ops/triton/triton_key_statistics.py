@@ -11,30 +11,23 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
-from ..key_statistics import CollectedKeys, KeyHistogram, RunningStatistics
+from ..key_statistics import CollectedKeys, RunningStatistics
 from ..layout import View
-from ..ordered_keys import KEY_DTYPES, KeyInterval
+from ..ordered_keys import KEY_DTYPES
 from . import triton_key_statistics_kernels as kernels
 from .triton_launch import Launch, elsewhere
 from .triton_tiling import MULTIPROCESSORS, Shape, cut_columns, cut_runs, grid, is_runs
 
 
-def accumulate(
-    x: Tensor,
-    view: View,
-    interval: KeyInterval,
-    target: KeyHistogram | CollectedKeys,
-    statistics: RunningStatistics,
-) -> None:
-    """`key_statistics.accumulate` of the dense tensor ``x``, in any dtype."""
+def update(statistics: RunningStatistics, x: Tensor, view: View) -> None:
+    """`RunningStatistics.update` with the dense tensor ``x``, in any dtype."""
     if elsewhere(x):
         with torch.cuda.device(x.device):
-            return accumulate(x, view, interval, target, statistics)
-    tables = (interval.lo, interval.hi, interval.gap, interval.shift, interval.first)
-    s = statistics
+            return update(statistics, x, view)
+    s, i, target = statistics, statistics.interval, statistics.target
     launch = _launch(view, x.dtype, target.size, isinstance(target, CollectedKeys))
-    results = (s.checksum, s.below, s.smallest, s.largest, *target.buffers)
-    launch((x.get_device(),), x, *tables, *results)
+    tables = (i.lo, i.hi, i.gap, i.shift, i.first, s.checksum, s.below, s.smallest, s.largest)
+    launch((x.get_device(),), x, *tables, *target.buffers)
     return None
 
 
