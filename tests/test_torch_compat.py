@@ -90,14 +90,15 @@ def test_batches_are_mapped_without_pytrees(monkeypatch):
 def test_persistent_workers_go_on_where_they_cannot_be_set_aside():
     class Loader(torch.utils.data.DataLoader):
         @property
-        def _iterator(self):
+        def _iterator(self):  # type: ignore[override]
             raise AttributeError("_iterator")
 
         @_iterator.setter
         def _iterator(self, value):
             pass
 
-    loader = Loader([1, 2], num_workers=1, persistent_workers=True)
+    data: Any = [1, 2]
+    loader = Loader(data, num_workers=1, persistent_workers=True)
     with fresh_workers(loader):
         assert loader.persistent_workers
 

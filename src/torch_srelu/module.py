@@ -108,7 +108,7 @@ class SReLU(nn.Module):
     def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """``t_r``, ``a_r``, ``t_l`` and ``a_l``, as `srelu` takes them.
 
-        nn.Module looks up parameters last of all attributes: each takes a tenth of a call's time.
+        As attributes of nn.Module, each would take a tenth of the time of a call.
         """
         own = own_parameters(self)
         try:
@@ -125,11 +125,11 @@ class SReLU(nn.Module):
         if version > self._version:
             raise RuntimeError(
                 f"the state_dict of {prefix.rstrip('.') or 'SReLU'} has version {version}, "
-                f"this torch_srelu knows {self._version}: install a newer torch-srelu to load it"
+                f"this torch_srelu supports {self._version}: install a newer torch-srelu to load it"
             )
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
         if not is_lazy(self.t_r):
-            self.num_channels = self.t_r.shape[0]  # a lazy one did not know it before
+            self.num_channels = self.t_r.shape[0]  # 0 before, if it was lazy
 
 
 class LazySReLU(LazyModuleMixin, SReLU):  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""What enters the units: networks, loaders and errors of all kinds."""
+"""Measuring the inputs of units: networks, loaders and errors of all kinds."""
 
 import copy
 import io
@@ -114,7 +114,7 @@ def test_compiled_models_that_have_run(way):
     for name, unit in units(inner).items():
         assert torch.equal(unit.t_r, units(plain)[name].t_r)
         assert f"{'0.' if way == 'a part' else ''}{name} " in init.summary()
-    train(compiled, optimizer, data)  # and the compiled code knows of the thaw
+    train(compiled, optimizer, data)  # and the compiled code is no longer frozen
     for unit in units(inner).values():
         assert unit.a_r.grad is not None
         assert unit.a_r.grad.any()

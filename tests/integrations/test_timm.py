@@ -135,7 +135,7 @@ def test_a_unit_that_is_called_on_several_sizes_is_shared():
     assert net(torch.randn(2, 3, 4, 4)).shape == (2, 16, 4, 4)
 
 
-def test_without_a_known_neighbour_the_unit_waits_for_the_first_input():
+def test_without_a_known_layer_before_it_the_unit_stays_lazy():
     net = nn.Sequential(SReLULayer(), nn.Flatten())
     assert isinstance(net[0], ts.LazySReLU)
     net(torch.randn(2, 5, 3))

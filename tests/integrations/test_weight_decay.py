@@ -1,4 +1,4 @@
-"""Weight decay of an optimizer that is there already."""
+"""Excluding SReLU from the weight decay of an existing optimizer."""
 
 import copy
 
@@ -54,7 +54,7 @@ def train(net, optimizer, scheduler, steps):
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_split_trains_as_with_param_groups(name):
+def test_added_groups_train_as_with_param_groups(name):
     net, twin = network(), network()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.5, weight_decay=0.1)
     scheduler = SCHEDULES[name](optimizer)
@@ -67,7 +67,7 @@ def test_split_trains_as_with_param_groups(name):
         assert torch.equal(a, b)
 
 
-def test_move_trains_as_with_param_groups():
+def test_moved_parameters_train_as_with_param_groups():
     net, twin = network(), network()
     optimizer = torch.optim.AdamW(two_groups(net), lr=0.01)
     move_to_undecayed_group(net, optimizer)

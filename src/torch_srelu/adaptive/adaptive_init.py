@@ -19,7 +19,7 @@ from .._text import counted
 from .._torch_compat import in_backward, uncompiled_name
 from ..module import SReLU
 from ..optim import check_optimizer, clear_state, srelu_parameters
-from .input_measurement import InputMeasurement, RunBatch, run_batch
+from .input_measurement import Forward, InputMeasurement, run_batch
 from .loader_replay import component_loaders, samplers
 from .quantile_search import NotFiniteError, QuantileSearch
 
@@ -84,7 +84,7 @@ class AdaptiveInit:
         """Whether `adapt` has run, here or before the state was saved."""
         return self._result is not None
 
-    def adapt(self, loader: Iterable[Any], forward: RunBatch | None = None) -> None:
+    def adapt(self, loader: Iterable[Any], forward: Forward | None = None) -> None:
         """Sets ``t_r`` from the data and unfreezes SReLU.
 
         The network reads all of ``loader`` two or three times (once, as a rule, if the inputs of

@@ -18,7 +18,7 @@ from ..module import SReLU
 from .loader_replay import RandomState, fresh_workers
 from .quantile_search import ChangedStreamError, EmptyStreamError, QuantileSearch
 
-RunBatch = Callable[[nn.Module, Any], Any]
+Forward = Callable[[nn.Module, Any], Any]
 _Observer = Callable[[QuantileSearch, Tensor, int], None]
 
 _ADVICE = {
@@ -53,7 +53,7 @@ class InputMeasurement:
         searches: Mapping[str, QuantileSearch],
         units: Mapping[str, list[SReLU]],
         loader: Iterable[Any],
-        forward: RunBatch,
+        forward: Forward,
         group: dist.ProcessGroup | None,
     ) -> None:
         self._model, self._searches, self._loader = model, searches, loader

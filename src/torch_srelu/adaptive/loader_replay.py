@@ -76,7 +76,7 @@ def samplers(loader: Any) -> list[Any]:
 
 @contextlib.contextmanager
 def fresh_workers(loader: Iterable[Any]) -> Iterator[None]:
-    """Lets ``loader`` start new worker processes inside this context.
+    """Makes ``loader`` start new worker processes inside this context.
 
     Persistent workers are seeded once, when they start, so their random augmentations cannot be
     replayed. They are paused meanwhile and go on afterwards.

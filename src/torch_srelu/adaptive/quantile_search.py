@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
+from .._data_parallel import all_gather_objects
 from .._text import counted
 from ..ops import layout, ordered_keys
 from ..ops.key_statistics import CollectedKeys, KeyHistogram, RunningStatistics, channel_view
@@ -89,8 +90,8 @@ class QuantileSearch:
             raise ValueError(f"a quantile must be in (0, 1], got {quantile}")
         # As written, not as stored: 0.9 * 10 is 9, but the float nearest 0.9 is a little more.
         self._quantile = Fraction(str(float(quantile)))
-        self._bins, self._device, self._group = bins, torch.device(device), group
-        self._channels = channels
+        self._channels, self._bins = channels, bins
+        self._device, self._group = torch.device(device), group
         # An empty interval, which every sample extends.
         self._lo = self._filled(channels, torch.iinfo(torch.int64).max)
         self._hi = self._filled(channels, torch.iinfo(torch.int64).min)
@@ -98,9 +99,8 @@ class QuantileSearch:
         self.below = self._filled(channels, 0)  # until the quantile is known, than `_lo`
         self._inside = self._filled(channels, 0)  # values in the interval
         self._dtype = torch.float32
-        self._zero_bits = max(
-            ordered_keys.TRAILING_ZERO_BITS.values()
-        )  # of all keys: fewer with wider dtypes
+        # Of all keys; the first value of a wider dtype reduces them.
+        self._zero_bits = max(ordered_keys.TRAILING_ZERO_BITS.values())
         self.count, self.passes = 0, 0
 
     # ---- results ----
@@ -270,18 +270,13 @@ class QuantileSearch:
     def _all_collected(self, collected: CollectedKeys) -> tuple[Tensor, Tensor]:
         """The keys of all processes and their channels: each process fills its part of a table."""
         number = min(int(collected.count), collected.size)
-        own = torch.stack((collected.keys[:number], collected.channels[:number]))
-        if self._group is None:
-            return own[0], own[1]
-        rank, processes = dist.get_rank(self._group), dist.get_world_size(self._group)
-        numbers = self._filled(processes, 0)
-        numbers[rank] = number
-        self._reduce(numbers, "SUM")
-        start = int(numbers[:rank].sum())
-        table = self._filled((2, int(numbers.sum())), 0)
-        table[:, start : start + number] = own
-        self._reduce(table, "SUM")
-        return table[0], table[1]
+        numbers = all_gather_objects(number, self._group)
+        start = 0 if self._group is None else sum(numbers[: dist.get_rank(self._group)])
+        table = self._filled((2, sum(numbers)), 0)
+        table[0, start : start + number] = collected.keys[:number]
+        table[1, start : start + number] = collected.channels[:number]
+        keys, channels = self._reduce(table, "SUM")
+        return keys, channels
 
     # ---- checks and small things ----
 

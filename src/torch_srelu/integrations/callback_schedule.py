@@ -5,14 +5,14 @@ from __future__ import annotations
 import warnings
 
 from ..adaptive.adaptive_init import AdaptiveInit
-from ..adaptive.input_measurement import RunBatch
+from ..adaptive.input_measurement import Forward
 
 
 class AdaptiveInitSchedule:
     """When to call `torch_srelu.AdaptiveInit.adapt`: after a number of frozen epochs.
 
     Attributes:
-        init: The `torch_srelu.AdaptiveInit` of the current training; its ``summary()`` tells what
+        init: The `torch_srelu.AdaptiveInit` of the current training; its ``summary()`` shows what
             was set. None before training, and in one that was resumed after `adapt`.
     """
 
@@ -22,7 +22,7 @@ class AdaptiveInitSchedule:
         *,
         quantile: float = 0.9,
         scope: str = "channel",
-        forward: RunBatch | None = None,
+        forward: Forward | None = None,
     ) -> None:
         """
         Args:

@@ -15,6 +15,7 @@ import sys
 import weakref
 from collections.abc import Iterator
 from types import FrameType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -46,11 +47,11 @@ class UnsizedSReLU(LazySReLU):
         self.default_dim = dim
         _uninitialized.add(self)
 
-    def declared_layout(self, parent: nn.Module) -> Layout | None:
+    def _declared_layout(self, parent: nn.Module) -> Layout | None:
         """The channels that the complete module around this one declares; None if it does not."""
         return None
 
-    def initialize(self, layout: Layout) -> None:
+    def _initialize(self, layout: Layout) -> None:
         """Becomes an SReLU of this size, with its channels in this dimension."""
         self.dim = -1  # of the stand-in for an input
         initialize_lazy(self, torch.empty(1, layout.channels, device="meta"))
@@ -76,8 +77,8 @@ class _UninitializedUnits:
                 _infer_from_previous_layer(child, parent)  # the network itself: no parent follows
         elif child is not None:
             for unit, around in _units_in(child):
-                if layout := unit.declared_layout(around):
-                    unit.initialize(layout)
+                if layout := unit._declared_layout(around):
+                    unit._initialize(layout)
             if units := [unit for unit, _ in _units_in(child)]:
                 _infer_by_running(child, units)
         self._units = weakref.WeakSet(u for u in self._units if isinstance(u, UnsizedSReLU))
@@ -121,7 +122,7 @@ def _infer_by_running(module: nn.Module, units: list[UnsizedSReLU]) -> None:
         finally:
             left.clear()
         for unit, layout in layouts.items():
-            unit.initialize(layout)
+            unit._initialize(layout)
         return
     for unit, parent in _units_in(module):
         _infer_from_previous_layer(unit, parent)
@@ -169,10 +170,10 @@ def _infer_from_previous_layer(unit: UnsizedSReLU, parent: nn.Module) -> None:
     behind = (layer for child in children[place + 1 :] for layer in child.modules())
     taken = next(filter(None, (_channels(layer, "in_channels") for layer in behind)), channels)
     if channels and channels == taken:
-        unit.initialize(Layout(channels, 1))
+        unit._initialize(Layout(channels, 1))
 
 
-def _channels(layer: nn.Module, side: str) -> int | None:
+def _channels(layer: Any, side: str) -> int | None:
     """How many channels a convolution has on a side, or a norm on both; 0 if it is lazy."""
     if isinstance(layer, CONVOLUTIONS):
         return getattr(layer, side)

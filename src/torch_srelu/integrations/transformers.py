@@ -12,7 +12,13 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import PreTrainedModel, TrainerCallback, TrainerState
+from transformers import (
+    PreTrainedModel,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 from transformers.activations import ACT2CLS, ACT2FN
 
 from .._data_parallel import unwrap
@@ -75,7 +81,7 @@ class UnsizedHiddenSReLU(UnsizedSReLU):
     def __init__(self) -> None:
         super().__init__(dim=-1)
 
-    def declared_layout(self, parent: nn.Module) -> Layout | None:
+    def _declared_layout(self, parent: nn.Module) -> Layout | None:
         """The width of experts, whose routing depends on values that fake tensors do not have.
 
         Their weights are stacked, and ``is_transposed`` says in which order.
@@ -105,7 +111,9 @@ class AdaptiveInitCallback(AdaptiveInitSchedule, TrainerCallback):
         >>> callback = AdaptiveInitCallback(epoch=5)  # Trainer(..., callbacks=[callback])
     """
 
-    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         model: nn.Module = kwargs["model"]
         optimizer = getattr(kwargs["optimizer"], "optimizer", kwargs["optimizer"])  # accelerate's
         move_to_undecayed_group(model, optimizer)
@@ -123,13 +131,17 @@ class AdaptiveInitCallback(AdaptiveInitSchedule, TrainerCallback):
         init = self.init
         return init is not None and init.adapted and unwrap(init.model) is unwrap(model)
 
-    def on_epoch_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+    def on_epoch_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         # A run resumed within an epoch has a fraction: that epoch is not finished.
         finished = math.floor((state.epoch or 0) + 1e-6)
         if self.init is not None and not self.init.adapted and finished >= self.epoch:
             self.init.adapt(_SameOrder(kwargs["train_dataloader"]), self.forward)
 
-    def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         self.warn_if_frozen()
 
 
