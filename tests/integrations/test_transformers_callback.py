@@ -70,7 +70,7 @@ def trainer_for(model, callback, path, epochs, **options):
 
 
 class Recording(AdaptiveInitCallback):
-    """Records t_r and whether it is frozen at the start of every epoch, and t_r after the callback."""
+    """Records t_r and frozen at the start of every epoch, and t_r after the callback."""
 
     def __init__(self, epoch):
         super().__init__(epoch)
