@@ -15,9 +15,9 @@ def sources(backend: str, *names: str) -> list[str]:
 extensions = [
     Extension(
         "torch_srelu.ops.cpu._native",
-        sources=sources("cpu", "srelu.c", "scan.c"),
+        sources=sources("cpu", "srelu.c", "key_statistics.c"),
         depends=sources(
-            "cpu", "scan_kernels.h", "srelu_dtypes.h", "srelu_kernels.h", "srelu_loops.h"
+            "cpu", "key_statistics_kernels.h", "srelu_dtypes.h", "srelu_kernels.h", "srelu_loops.h"
         ),
         # Not -ffast-math: NaN and infinity must come out right. Contraction is off so that
         # the forward pass has the reference's bits on every instruction set.

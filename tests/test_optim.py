@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.utils import parametrize, prune
 
 from torch_srelu import SReLU, param_groups
-from torch_srelu.optim import forget, srelu_parameters
+from torch_srelu.optim import clear_state, srelu_parameters
 
 
 def net() -> nn.Sequential:
@@ -99,7 +99,7 @@ def test_learning_rates_are_numbers():
 @pytest.mark.parametrize(
     ("name", "value"), [("lr", -0.1), ("lr", math.nan), ("lr_scale", -1), ("weight_decay", -1e-4)]
 )
-def test_numbers_that_torch_would_not_look_at_are_not_negative(name, value):
+def test_numbers_that_torch_does_not_check_are_not_negative(name, value):
     with pytest.raises(ValueError, match=f"{name} must be at least 0, got {value}"):
         param_groups(net(), **{"lr": 0.1, name: value})
 
@@ -143,11 +143,11 @@ class Slotted:
 
 
 @pytest.mark.parametrize("wrap", [lambda inside: inside, Slotted])
-def test_forget_clears_the_state_of_these_parameters_alone(wrap):
+def test_clear_state_clears_the_state_of_these_parameters_alone(wrap):
     model = net()
     optimizer = torch.optim.Adam(param_groups(model, lr=0.1))
     model(torch.randn(3, 4)).sum().backward()
     optimizer.step()
     ours = srelu_parameters(model).values()
-    forget(wrap(optimizer), ours)
+    clear_state(wrap(optimizer), ours)
     assert set(optimizer.state) == set(model.parameters()) - set(ours)

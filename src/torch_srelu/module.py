@@ -1,4 +1,4 @@
-"""SReLU as a layer."""
+"""The layers `SReLU` and `LazySReLU`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from torch.nn.parameter import Parameter, UninitializedParameter, is_lazy
 
 from . import functional
+from ._torch_compat import own_parameters
 
 NAMES = ("t_r", "a_r", "t_l", "a_l")
 
@@ -107,9 +108,9 @@ class SReLU(nn.Module):
     def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """``t_r``, ``a_r``, ``t_l`` and ``a_l``, as `srelu` takes them.
 
-        As attributes they are what nn.Module looks for last, each at a tenth of what a call costs.
+        As attributes of nn.Module, each would take a tenth of the time of a call.
         """
-        own: Any = self._parameters
+        own = own_parameters(self)
         try:
             return own["t_r"], own["a_r"], own["t_l"], own["a_l"]
         except KeyError:  # one of them is computed: torch.nn.utils.parametrize
@@ -124,15 +125,15 @@ class SReLU(nn.Module):
         if version > self._version:
             raise RuntimeError(
                 f"the state_dict of {prefix.rstrip('.') or 'SReLU'} has version {version}, "
-                f"this torch_srelu knows {self._version}: install a newer torch-srelu to load it"
+                f"this torch_srelu supports {self._version}: install a newer torch-srelu to load it"
             )
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
         if not is_lazy(self.t_r):
-            self.num_channels = self.t_r.shape[0]  # a lazy one did not know it before
+            self.num_channels = self.t_r.shape[0]  # 0 before, if it was lazy
 
 
 class LazySReLU(LazyModuleMixin, SReLU):  # type: ignore[misc]
-    """An `SReLU` that learns its number of channels from the first input.
+    """An `SReLU` that takes its number of channels from the first input.
 
     Give the size to `SReLU` where it is known: until the first forward pass, lazy parameters cannot
     be counted, given to an optimizer or loaded by every tool.
@@ -163,7 +164,7 @@ class LazySReLU(LazyModuleMixin, SReLU):  # type: ignore[misc]
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        # 1 channel for now, which costs nothing; the parameters are replaced by unborn ones below.
+        # 1 channel until the parameters are replaced by uninitialized ones.
         initial = {"t_r": t_r, "a_r": a_r, "t_l": t_l, "a_l": a_l}
         super().__init__(1, dim, **initial, device=device, dtype=dtype)  # type: ignore[misc]
         for name in NAMES:
@@ -171,7 +172,7 @@ class LazySReLU(LazyModuleMixin, SReLU):  # type: ignore[misc]
         self.num_channels = 0
 
     def reset_parameters(self) -> None:
-        """Sets the parameters to their initial values, if they exist already."""
+        """Sets the parameters to their initial values, if they are initialized."""
         if not self.has_uninitialized_params():  # type: ignore[misc]
             super().reset_parameters()
 
@@ -188,9 +189,3 @@ class LazySReLU(LazyModuleMixin, SReLU):  # type: ignore[misc]
         for name in NAMES:
             getattr(self, name).materialize((self.num_channels,))
         self.reset_parameters()
-
-
-def whole(parameter: Tensor) -> Tensor:
-    """The values of a parameter, gathered from all processes where it is sharded."""
-    gather = getattr(parameter, "full_tensor", None)
-    return (gather() if gather else parameter).detach()

@@ -1,4 +1,4 @@
-"""SReLU in optimizers: groups of its own, without weight decay; what is remembered of it."""
+"""Parameter groups of optimizers: SReLU in groups of its own, without weight decay."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def param_groups(
             f"model must be a torch.nn.Module, got {type(model).__name__}: pass the network itself"
         )
     _check_number("lr_scale", lr_scale)
-    ours = set(srelu_parameters(model).values())
+    srelu_set = set(srelu_parameters(model).values())
     given = [{**group, "params": _as_list(group.get("params"))} for group in _dicts(groups)]
     named = [p for group in given for p in group["params"]]
     placed = set(named)
@@ -72,15 +72,15 @@ def param_groups(
             f"groups name {counted(len(named) - len(placed), 'parameter')} more than once: "
             "give each parameter to one group"
         )
-    rest = {"params": [p for p in model.parameters() if p not in placed]}
+    others = {"params": [p for p in model.parameters() if p not in placed]}
     plain, srelu = [], []
-    for group in (*given, rest):
+    for group in (*given, others):
         options = {"lr": lr, "weight_decay": weight_decay, **group}
         _check_number("lr", options["lr"])
         _check_number("weight_decay", options["weight_decay"])
         scaled = {**options, "lr": options["lr"] * lr_scale, "weight_decay": 0.0}
-        plain.append({**options, "params": [p for p in group["params"] if p not in ours]})
-        srelu.append({**scaled, "params": [p for p in group["params"] if p in ours]})
+        plain.append({**options, "params": [p for p in group["params"] if p not in srelu_set]})
+        srelu.append({**scaled, "params": [p for p in group["params"] if p in srelu_set]})
     return [group for group in (*plain, *srelu) if group["params"]]
 
 
@@ -89,7 +89,7 @@ def _check_number(name: str, value: object) -> None:
         raise TypeError(
             f"{name} must be a number, or a tensor of one, got {type(value).__name__}: pass a float"
         )
-    if not float(value) >= 0:  # torch looks at its own arguments, not into groups
+    if not float(value) >= 0:  # torch checks its own arguments, not those of groups
         raise ValueError(f"{name} must be at least 0, got {value}")
 
 
@@ -114,17 +114,18 @@ def _as_list(params: Tensor | Iterable[Tensor] | None) -> list[Tensor]:
 
 
 def check_optimizer(model: nn.Module, optimizer: Optimizer) -> None:
-    """Raises an error unless ``optimizer`` holds what SReLU learns, and lets it be otherwise."""
+    """Raises an error unless ``optimizer`` holds the SReLU parameters and does not decay them."""
     if not _is_optimizer(optimizer):
         raise TypeError(
             f"the optimizer is a {type(optimizer).__name__}, expected the torch optimizer that "
             f"trains the model: {_BUILD_IT}"
         )
-    held = {p: group for group in optimizer.param_groups for p in group["params"]}
-    ours = {name: p for name, p in srelu_parameters(model).items() if p.requires_grad}
-    missing = [name for name, p in ours.items() if p not in held]
-    decayed = [name for name, p in ours.items() if p in held and held[p].get("weight_decay")]
-    shrunk = [name for name, p in ours.items() if p in held and held[p].get("lambd")]  # by ASGD
+    group_of = {p: group for group in optimizer.param_groups for p in group["params"]}
+    srelu = {name: p for name, p in srelu_parameters(model).items() if p.requires_grad}
+    groups = {name: group_of[p] for name, p in srelu.items() if p in group_of}
+    missing = [name for name in srelu if name not in groups]
+    decayed = [name for name, group in groups.items() if group.get("weight_decay")]
+    shrunk = [name for name, group in groups.items() if group.get("lambd")]  # by ASGD
     for names, problem, remedy in (
         (missing, "does not hold", _BUILD_IT),
         (decayed, "would decay", _BUILD_IT),
@@ -136,14 +137,14 @@ def check_optimizer(model: nn.Module, optimizer: Optimizer) -> None:
 
 
 def _is_optimizer(it: Any) -> bool:
-    """Whether it acts as one: some wrap another and inherit from nothing."""
+    """Whether it has the attributes of one; wrappers need not inherit from `Optimizer`."""
     return hasattr(it, "param_groups") and hasattr(it, "state")
 
 
-def forget(optimizer: Any, parameters: Collection[nn.Parameter]) -> None:
-    """Clears what an optimizer, and whatever optimizer it wraps, remembers of parameters.
+def clear_state(optimizer: Any, parameters: Collection[nn.Parameter]) -> None:
+    """Clears the state of parameters in an optimizer, and in the optimizers that it wraps.
 
-    ZeroRedundancyOptimizer and timm's Lookahead remember everything in the one inside.
+    ZeroRedundancyOptimizer and timm's Lookahead keep all state in the optimizer that they wrap.
     """
     found = [optimizer]
     for one in found:  # which grows

@@ -1,4 +1,4 @@
-"""Adaptive initialisation beside training: the freeze, the thaw, a run that is resumed."""
+"""Adaptive initialisation beside training: freezing, unfreezing, a resumed run."""
 
 import copy
 import warnings
@@ -147,7 +147,7 @@ def test_frozen_network_is_the_leaky_one(optimizer, step):
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam fused", "AdamW foreach"])
-def test_first_step_after_the_thaw_is_one_from_fresh_state(name):
+def test_first_step_after_unfreezing_is_one_from_fresh_state(name):
     make, options = OPTIMIZERS[name]
     model, data = convnet(), batches((9,))
     optimizer = make(param_groups(model, lr=0.01, weight_decay=0.01), **options)

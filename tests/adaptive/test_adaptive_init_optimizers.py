@@ -10,8 +10,8 @@ from torch_srelu.optim import srelu_parameters
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def test_a_wrapped_optimizer_forgets_too():
-    """Lookahead would draw t_r back to the value before, which it keeps in the optimizer inside."""
+def test_state_of_a_wrapped_optimizer_is_cleared():
+    """Lookahead would draw t_r back to its old value, which the inner optimizer keeps."""
     lookahead = pytest.importorskip("timm.optim.lookahead")
     model, data = convnet(), batches()
     inside = torch.optim.Adam(param_groups(model, lr=1e-9))

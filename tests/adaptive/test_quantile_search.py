@@ -13,7 +13,7 @@ from small_networks import threads
 from torch_srelu import use_backend
 from torch_srelu.adaptive.quantile_search import ChangedStreamError, QuantileSearch
 from torch_srelu.ops.cpu import cpu_backend as cpu
-from torch_srelu.ops.scan import Kept
+from torch_srelu.ops.key_statistics import CollectedKeys
 from two_processes import run_in_two_processes
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -238,11 +238,11 @@ def test_few_passes_and_bounded_memory():
     again.probe(batches[0])
     again.start()
     for _ in range(2):
-        into = again._into
-        if isinstance(into, Kept):
-            held = into.keys.nbytes + into.channels.nbytes
+        target = again._statistics.target
+        if isinstance(target, CollectedKeys):
+            held = target.keys.nbytes + target.channels.nbytes
         else:
-            held = into.counts.nbytes
+            held = target.counts.nbytes
         assert held <= 8 * 2048 * 20
         for batch in batches:
             again.update(batch)

@@ -43,8 +43,8 @@ def units(module):
     return [m for m in module.modules() if isinstance(m, ts.SReLU)]
 
 
-class Watch(AdaptiveInitCallback):
-    """Remembers t_r as every epoch found it, before and after the callback."""
+class Recording(AdaptiveInitCallback):
+    """Records t_r at the start of every epoch, before and after the callback."""
 
     def __init__(self, epoch, **options):
         super().__init__(epoch, **options)
@@ -58,7 +58,7 @@ class Watch(AdaptiveInitCallback):
 
 
 class Recorder(pl.LightningModule):
-    """Its unit gets the batch itself; training_step notes the batches of every epoch."""
+    """Its unit gets the batch itself; training_step records the batches of every epoch."""
 
     def __init__(self):
         super().__init__()

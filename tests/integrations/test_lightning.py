@@ -5,7 +5,7 @@ import contextlib
 import pytest
 import torch
 import torch.nn.functional as F
-from lightning_trainings import MARKS, Recorder, Watch, ended_frozen, fit, numbers, units
+from lightning_trainings import MARKS, Recorder, Recording, ended_frozen, fit, numbers, units
 from switching import assert_frozen_then_set_then_learned
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -57,7 +57,7 @@ def small():
 
 
 def test_resnet18_on_real_images_is_frozen_then_adapted_then_trained(digits, tmp_path):
-    module, callback = Classifier(), Watch(epoch=1)
+    module, callback = Classifier(), Recording(epoch=1)
     trainer = fit(module, DataLoader(digits, 32, shuffle=True), callback, 3, tmp_path)
     assert_frozen_then_set_then_learned(callback.seen)
     steps = len(module.losses) // 3
@@ -118,7 +118,7 @@ def test_a_trial_run_of_one_step_ends_without_a_warning(tmp_path):
 
 
 def test_a_second_fit_trains_on(tmp_path):
-    module, callback = Recorder(), Watch(epoch=1)
+    module, callback = Recorder(), Recording(epoch=1)
     fit(module, numbers(), callback, 2, tmp_path)
     assert callback.init is not None
     summary, t_r = callback.init.summary(), module.act.t_r.clone()
@@ -137,7 +137,7 @@ def test_a_second_fit_trains_on(tmp_path):
 
 
 def test_a_second_fit_from_a_checkpoint_is_in_its_phase(tmp_path):
-    module, callback = Recorder(), Watch(epoch=1)
+    module, callback = Recorder(), Recording(epoch=1)
     with ended_frozen():
         trainer = fit(module, numbers(), callback, 1, tmp_path)
     trainer.save_checkpoint(tmp_path / "frozen.ckpt")

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from lightning_trainings import MARKS, Recorder, Watch, fit, numbers
+from lightning_trainings import MARKS, Recorder, Recording, fit, numbers
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 pl = pytest.importorskip("lightning.pytorch")
@@ -70,7 +70,7 @@ def assert_adapted_to_what_was_trained_on(module, callback, epoch):
 )
 def test_adapt_sees_batches_as_training_does(kind, data, options, tmp_path):
     """Converted and through the hooks, which shuffle and augment by the same random numbers."""
-    module, callback = kind(), Watch(epoch=1)
+    module, callback = kind(), Recording(epoch=1)
     fit(module, data, callback, 2, tmp_path, **options)
     assert_adapted_to_what_was_trained_on(module, callback, epoch=1)
 
@@ -86,7 +86,7 @@ def test_adapt_sees_batches_as_training_does(kind, data, options, tmp_path):
     ],
 )
 def test_adapt_reads_as_much_as_an_epoch_of_training(epoch, loader, options, count, tmp_path):
-    module, callback = Recorder(), Watch(epoch)
+    module, callback = Recorder(), Recording(epoch)
     fit(module, loader, callback, epoch + 1, tmp_path, **options)
     assert len(module.got[epoch]) == count
     assert_adapted_to_what_was_trained_on(module, callback, epoch)
@@ -106,7 +106,7 @@ def test_several_loaders_are_read_together(mode, tmp_path):
     mine = torch.Generator()
     loaders = {"a": numbers(12), "b": numbers(40, shuffle=True, generator=mine)}
     data = loaders if mode == "max_size_cycle" else CombinedLoader(loaders, mode)
-    module, callback = OfTwo(), Watch(1, forward=run_two)
+    module, callback = OfTwo(), Recording(1, forward=run_two)
     fit(module, data, callback, 2, tmp_path)
     assert len(module.got[1]) == {"max_size_cycle": 10, "min_size": 3}[mode]
     assert_adapted_to_what_was_trained_on(module, callback, epoch=1)
@@ -115,7 +115,7 @@ def test_several_loaders_are_read_together(mode, tmp_path):
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # DataLoader forks, threads or not
 def test_persistent_workers_are_replayed_and_go_on(tmp_path):
     loader = DataLoader(Noisy(), 4, num_workers=1, persistent_workers=True)
-    module, callback = Recorder(), Watch(1)
+    module, callback = Recorder(), Recording(1)
     fit(module, loader, callback, 3, tmp_path)
     assert [len(batches) for batches in module.got.values()] == [10, 10, 10]
     assert callback.init is not None
@@ -130,3 +130,9 @@ def test_data_that_adapt_cannot_read_is_refused(tmp_path):
     assert not module.act.frozen
     with pytest.raises(TypeError, match="can be read only once"):
         fit(Recorder(), iter(list(numbers())), AdaptiveInitCallback(0), 1, tmp_path)
+
+
+def test_a_lightning_without_the_names_that_adapt_needs_is_refused(tmp_path, monkeypatch):
+    monkeypatch.delattr(pl.LightningModule, "_on_before_batch_transfer")
+    with pytest.raises(RuntimeError, match=r"no OfTwo\._on_before_batch_transfer.*install"):
+        fit(OfTwo(), numbers(), AdaptiveInitCallback(0), 1, tmp_path)

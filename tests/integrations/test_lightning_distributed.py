@@ -34,7 +34,7 @@ class Classifier(pl.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.0)
 
 
-class Watch(AdaptiveInitCallback):
+class Recording(AdaptiveInitCallback):
     """Keeps the norm of this process as the last epoch found it, and what ``t_r`` became then."""
 
     def on_train_epoch_start(self, trainer, pl_module):
@@ -51,7 +51,7 @@ def _fit(rank, group):
     os.environ["LOCAL_RANK"] = str(rank)  # to Lightning: this process was started by another
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(32, 3, generator=generator) + 4 * (torch.arange(32) % 2)[:, None]
-    callback = Watch(epoch=1)
+    callback = Recording(epoch=1)
     trainer = pl.Trainer(max_epochs=2, devices=2, strategy="ddp", callbacks=callback, **QUIET)
     # Lightning gives each process every second sample, and these are unlike.
     trainer.fit(Classifier(), DataLoader(TensorDataset(x, torch.arange(32) % 2), 8))

@@ -2,6 +2,8 @@
 
 import copy
 import gc
+import importlib
+import sys
 
 import pytest
 import torch
@@ -133,14 +135,21 @@ def test_a_unit_that_is_called_on_several_sizes_is_shared():
     assert net(torch.randn(2, 3, 4, 4)).shape == (2, 16, 4, 4)
 
 
-def test_without_a_known_neighbour_the_unit_waits_for_the_first_input():
+def test_without_a_known_layer_before_it_the_unit_stays_lazy():
     net = nn.Sequential(SReLULayer(), nn.Flatten())
     assert isinstance(net[0], ts.LazySReLU)
     net(torch.randn(2, 5, 3))
     assert repr(net[0]) == "SReLU(5, dim=1)"
 
 
-def test_nothing_watches_when_nothing_waits():
+def test_a_timm_without_a_table_of_activations_is_warned_of(monkeypatch):
+    monkeypatch.delattr(timm.layers.create_act, "_ACT_LAYER_DEFAULT")
+    monkeypatch.delitem(sys.modules, "torch_srelu.integrations.timm")
+    with pytest.warns(UserWarning, match="pass the class"):
+        importlib.import_module("torch_srelu.integrations.timm")
+
+
+def test_no_hook_is_left_without_uninitialized_units():
     hooks = torch.nn.modules.module._global_module_registration_hooks
     before = len(hooks)
     waiting = SReLULayer()

@@ -150,3 +150,9 @@ def test_a_checkpoint_with_another_activation_gets_the_papers_start(tmp_path):
     for unit in units(model):
         for name, p in unit.named_parameters():
             assert torch.equal(p, torch.full_like(p, unit.initial[name]))
+
+
+def test_a_version_that_does_not_flag_initialized_modules_is_warned_of(monkeypatch):
+    monkeypatch.setattr(transformers.PreTrainedModel, "_initialize_weights", lambda *_: None)
+    with pytest.warns(UserWarning, match=r"reset_parameters\(\) of every SReLU"):
+        torch_srelu.integrations.transformers._check_transformers()

@@ -69,8 +69,8 @@ def trainer_for(model, callback, path, epochs, **options):
     return transformers.Trainer(model, arguments, train_dataset=Digits(128), callbacks=[callback])
 
 
-class Watch(AdaptiveInitCallback):
-    """Remembers t_r and the freeze as every epoch found them, and what the callback made of t_r."""
+class Recording(AdaptiveInitCallback):
+    """Records t_r and frozen at the start of every epoch, and t_r after the callback."""
 
     def __init__(self, epoch):
         super().__init__(epoch)
@@ -89,7 +89,7 @@ class Watch(AdaptiveInitCallback):
 def test_resnet18_on_real_images_is_frozen_then_adapted_then_trained(tmp_path):
     torch.manual_seed(0)
     model = Classifier(vision.resnet18(num_classes=10))
-    callback = Watch(epoch=1)
+    callback = Recording(epoch=1)
     trainer = trainer_for(model, callback, tmp_path, 3)
     trainer.train()
     assert_frozen_then_set_then_learned(callback.seen)
@@ -136,7 +136,7 @@ def test_a_run_resumed_late_in_a_frozen_epoch_still_ends_it_frozen(tmp_path):
 
 
 def test_a_second_training_goes_on(tmp_path):
-    model, callback = Classifier(small()), Watch(epoch=1)
+    model, callback = Classifier(small()), Recording(epoch=1)
     trainer = trainer_for(model, callback, tmp_path, 2)
     trainer.train()
     (t_r,) = (unit.t_r.detach().clone() for unit in units(model).values())

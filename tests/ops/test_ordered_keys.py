@@ -1,4 +1,4 @@
-"""Keys of numbers, and intervals of them cut into bins, against whole numbers of Python."""
+"""Keys of numbers, and the bins of intervals of keys, against Python integers."""
 
 import itertools
 import math
@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torch_srelu.ops.ordered_keys import (
-    EMPTY_BITS,
-    Interval,
+    TRAILING_ZERO_BITS,
+    KeyInterval,
     finest_shift,
-    fold,
     from_keys,
+    round_inwards,
+    softshrink,
     to_keys,
-    without_empty_ends,
 )
 
 
@@ -32,11 +32,11 @@ def test_keys_are_in_the_order_of_the_numbers(dtype):
     assert bool((to_keys(nan).abs() > keys[-1]).all())
 
 
-@pytest.mark.parametrize("dtype", EMPTY_BITS)
+@pytest.mark.parametrize("dtype", TRAILING_ZERO_BITS)
 def test_numbers_of_16_bits_leave_low_bits_empty(dtype):
     every = torch.arange(-(2**15), 2**15).to(torch.int16).view(dtype)
     keys = to_keys(every[every.isfinite()].float()).tolist()
-    assert math.gcd(*keys) == 2 ** EMPTY_BITS[dtype]
+    assert math.gcd(*keys) == 2 ** TRAILING_ZERO_BITS[dtype]
 
 
 @pytest.mark.parametrize(
@@ -52,12 +52,12 @@ def test_numbers_of_16_bits_leave_low_bits_empty(dtype):
     ],
 )
 def test_a_bin_has_the_keys_between_its_ends(lo, hi, gap, shift):
-    interval = Interval(*(torch.tensor([v]) for v in (lo, hi, gap, shift)))
+    interval = KeyInterval(*(torch.tensor([v]) for v in (lo, hi, gap, shift)))
     keys = torch.arange(lo, hi + 1)
-    bins = (fold(keys, interval.gap) >> shift) - interval.first
+    bins = (softshrink(keys, interval.gap) >> shift) - interval.first
     assert bins.unique().tolist() == list(range(int(bins[-1]) + 1))
     for number in bins.unique():
-        start, end = interval.ends(number)
+        start, end = interval.bin_ends(number)
         assert torch.equal(keys[(keys >= start) & (keys <= end)], keys[bins == number])
 
 
@@ -84,6 +84,6 @@ def test_all_keys_there_are_can_be_cut_into_bins(bins):
 @pytest.mark.parametrize("empty_bits", [0, 1, 3])
 def test_ends_that_no_number_has_are_cut_off(empty_bits):
     for lo, hi in itertools.combinations(range(-20, 21), 2):
-        found = [int(t) for t in without_empty_ends(*torch.tensor([lo, hi]), empty_bits)]
+        found = [int(t) for t in round_inwards(*torch.tensor([lo, hi]), empty_bits)]
         possible = [k for k in range(lo, hi + 1) if k % 2**empty_bits == 0]
         assert list(range(found[0], found[1] + 1, 2**empty_bits)) == possible

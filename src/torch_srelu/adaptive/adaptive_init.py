@@ -1,4 +1,4 @@
-"""Adaptive initialisation: freeze, measure, set t_r, thaw."""
+"""The paper's initialisation of SReLU: freeze, measure, set ``t_r``, unfreeze."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 from torch.utils.data.distributed import DistributedSampler
 
-from .._distributed import all_or_none, device_of, process_group, unwrap
+from .. import _data_parallel as parallel
 from .._text import counted
-from ..module import SReLU, whole
-from ..optim import check_optimizer, forget, srelu_parameters
-from .measurement import Forward, Measurement, call
+from .._torch_compat import in_backward, uncompiled_name
+from ..module import SReLU
+from ..optim import check_optimizer, clear_state, srelu_parameters
+from .input_measurement import Forward, InputMeasurement, run_batch
+from .loader_replay import component_loaders, samplers
 from .quantile_search import NotFiniteError, QuantileSearch
-from .replay import parts, samplers
 
 SCOPES = ("channel", "layer")
 _MEMORY = 128 * 2**20  # bytes for the searches of all channels together
-_MIN_BINS, _MAX_BINS = 256, 65536  # of a channel: few cost passes, more would gain nothing
+_MIN_BINS, _MAX_BINS = 256, 65536  # of a channel: fewer cost passes, more would gain nothing
 
 
 class AdaptiveInit:
-    """The paper's way to start SReLU: frozen first, then ``t_r`` from the data, then free.
+    """The paper's initialisation: SReLU is frozen first, then ``t_r`` is set from the data.
 
-    From construction until `adapt`, the four parameters of every SReLU rest: their gradients are
-    zeros, so that the network trains as the one it was (with the defaults, with leaky ReLUs of
+    From construction until `adapt`, the four parameters of every SReLU are frozen: their gradients
+    are zeros, so that the network trains as the one it was (with the defaults, with leaky ReLUs of
     slope 0.2). `adapt` sets ``t_r`` of each channel to a quantile of all inputs of that channel
-    over the training data, exactly, and lets go. Construct it before the first step: an optimizer
-    that has momentum for these parameters by then goes on moving them.
+    over the training data, exactly, and unfreezes them. Construct it before the first step: an
+    optimizer that already has momentum for these parameters would move them.
 
     Args:
         model: A network with SReLU units; wrapped by DistributedDataParallel, sharded by
             `fully_shard` or compiled as you like.
         optimizer: The optimizer that trains it. It must hold the SReLU parameters without weight
-            decay, as `param_groups` arranges; `adapt` clears what it remembers of them, so that
-            they start as new.
+            decay, as `param_groups` arranges; `adapt` clears its state for them.
         quantile: Which quantile, in (0, 1]: the value of rank ceil(quantile * n) from the smallest.
         scope: "channel", or "layer" for one value over all channels of a unit.
 
@@ -81,21 +81,20 @@ class AdaptiveInit:
 
     @property
     def adapted(self) -> bool:
-        """Whether `adapt` has been done, here or before the state was saved."""
+        """Whether `adapt` has run, here or before the state was saved."""
         return self._result is not None
 
     def adapt(self, loader: Iterable[Any], forward: Forward | None = None) -> None:
-        """Sets ``t_r`` from the data and ends the freeze.
+        """Sets ``t_r`` from the data and unfreezes SReLU.
 
-        The network reads all of ``loader`` two or three times (once, as a rule, where the units see
-        numbers of 16 bits), in eval mode and under the autocast context of the caller. Each time
-        starts from the same random numbers, so a DataLoader that shuffles and augments works as it
-        is; afterwards all random generators are as they were, and training goes on as if `adapt`
-        had drawn none. ``t_r`` is set where ``a_r`` is 1: there it changes no output, elsewhere it
-        would. Where several processes train together, all must call `adapt`, each with its share of
-        the data, which may differ in length; buffers, such as running statistics, become those of
-        the first process where DistributedDataParallel would see to that in the next forward pass.
-        After an error all else is as before.
+        The network reads all of ``loader`` two or three times (once, as a rule, if the inputs of
+        the units have a 16-bit dtype), in eval mode and under the autocast context of the caller.
+        Each pass starts from the same random state, so a DataLoader may shuffle and augment;
+        afterwards all random generators are as they were. ``t_r`` is set where ``a_r`` is 1: there
+        it changes no output, elsewhere it would. Where several processes train together, all must
+        call `adapt`, each with its share of the data, which may differ in length; buffers, such as
+        running statistics, become those of rank 0 where DistributedDataParallel would broadcast
+        them in the next forward pass. After an error all else is as before.
 
         Memory: at most 128 MB besides one batch in eval mode, for networks of up to 65,536
         channels; where there are no kernels (`backends`), also six times the input of one unit.
@@ -107,28 +106,36 @@ class AdaptiveInit:
             forward: ``forward(network, batch)`` runs the network on a batch, where that is not
                 enough.
         """
-        self._check_moment()
-        group = process_group(self.model)
-        with all_or_none(group):
+        if self.adapted:
+            raise RuntimeError(
+                "adapt was done already: t_r is trained by now, and would lose what it learned"
+            )
+        if in_backward():
+            raise RuntimeError("adapt cannot run inside a backward pass: call it between two steps")
+        # Once more: a schedule of weight decay reaches all groups, and then a_r is no longer 1.
+        check_optimizer(self.model, self.optimizer)
+        group = parallel.process_group(self.model)
+        with parallel.raise_on_all_ranks(group):
             _check_loader(loader)
         with torch.inference_mode(False), torch.no_grad():
             units = _units(self.model)
             searches = self._searches(units, group)
-            Measurement(self.model, searches, units, loader, forward or call, group).run()
-            found = {name: _thresholds(units[name], search) for name, search in searches.items()}
-            _check_fit({name: t_r for name, (t_r, _) in found.items()})
+            InputMeasurement(self.model, searches, units, loader, forward or run_batch, group).run()
+            found = {
+                name: _thresholds(name, units[name], search) for name, search in searches.items()
+            }
             for name, (t_r, _) in found.items():
-                _write(units[name][0].t_r, t_r)
-        forget(self.optimizer, srelu_parameters(self.model).values())  # they start as new
+                parallel.copy_full_tensor(units[name][0].t_r, t_r)
+        clear_state(self.optimizer, srelu_parameters(self.model).values())
         self._result = {name: facts for name, (_, facts) in found.items()}
         self._repeated = _repeated(loader)
         self._freeze(False)
 
     def state_dict(self) -> dict[str, Any]:
-        """The phase and what `adapt` found; ``t_r`` is in that of the model.
+        """The phase and the results of `adapt`; ``t_r`` is in the state_dict of the model.
 
-        The same keys in every phase, and one text for all that was found, because
-        torch.distributed.checkpoint loads into what is there.
+        The same keys in every phase, and the results as one string, because
+        torch.distributed.checkpoint loads into an existing structure.
         """
         return {
             "quantile": self.quantile,
@@ -138,7 +145,7 @@ class AdaptiveInit:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes up the phase of a saved run: frozen before `adapt`, free after it."""
+        """Restores the phase of a saved run: frozen before `adapt`, not frozen after it."""
         missing = [name for name in self.state_dict() if name not in state]
         if missing:
             raise ValueError(
@@ -183,16 +190,6 @@ class AdaptiveInit:
             lines.append(f"{samples} read twice: DistributedSampler pads its last round")
         return "\n".join(lines)
 
-    def _check_moment(self) -> None:
-        if self.adapted:
-            raise RuntimeError(
-                "adapt was done already: t_r is trained by now, and would lose what it learned"
-            )
-        if torch._C._current_graph_task_id() != -1:
-            raise RuntimeError("adapt cannot run inside a backward pass: call it between two steps")
-        # Once more: a schedule of weight decay reaches all groups, and then a_r is no longer 1.
-        check_optimizer(self.model, self.optimizer)
-
     def _freeze(self, frozen: bool) -> None:
         for units in _units(self.model).values():
             for unit in units:
@@ -201,20 +198,14 @@ class AdaptiveInit:
     def _searches(
         self, units: dict[str, list[SReLU]], group: dist.ProcessGroup | None
     ) -> dict[str, QuantileSearch]:
-        sizes = {
-            name: 1 if self.scope == "layer" else first.num_channels
-            for name, (first, *_) in units.items()
-        }
-        bins = min(_MAX_BINS, max(_MIN_BINS, _MEMORY // (8 * sum(sizes.values()))))
+        size = {n: 1 if self.scope == "layer" else u[0].num_channels for n, u in units.items()}
+        bins = min(_MAX_BINS, max(_MIN_BINS, _MEMORY // (8 * sum(size.values()))))
+        options = {"bins": bins, "group": group}
         return {
             name: QuantileSearch(
-                size,
-                self.quantile,
-                bins=bins,
-                device=device_of(units[name][0].t_r),
-                group=group,
+                size[name], self.quantile, device=parallel.compute_device(unit.t_r), **options
             )
-            for name, size in sizes.items()
+            for name, (unit, *_) in units.items()
         }
 
 
@@ -223,7 +214,7 @@ def _check_loader(loader: Iterable[Any]) -> None:
         raise TypeError(
             f"the loader is a {type(loader).__name__}: give a DataLoader or a list of batches"
         )
-    once = next((part for part in parts(loader) if isinstance(part, Iterator)), None)
+    once = next((part for part in component_loaders(loader) if isinstance(part, Iterator)), None)
     if once is not None:
         raise TypeError(
             f"the loader is a {type(once).__name__}, which can be read only once, but "
@@ -234,9 +225,9 @@ def _check_loader(loader: Iterable[Any]) -> None:
 def _units(model: nn.Module) -> dict[str, list[SReLU]]:
     """The units of the network by name; those that share ``t_r`` under the name of the first."""
     found: dict[nn.Parameter, tuple[str, list[SReLU]]] = {}
-    for name, module in unwrap(model).named_modules():
+    for name, module in parallel.unwrap(model).named_modules():
         if isinstance(module, SReLU):
-            name = name.replace("_orig_mod.", "") or type(module).__name__
+            name = uncompiled_name(name) or type(module).__name__
             found.setdefault(module.t_r, (name, []))[1].append(module)
     return dict(found.values())
 
@@ -250,7 +241,7 @@ def _check_model(model: nn.Module) -> None:
     units = _units(model)
     if not units:
         raise ValueError(
-            f"{type(unwrap(model)).__name__} has no SReLU: put some in, or convert the "
+            f"{type(parallel.unwrap(model)).__name__} has no SReLU: put some in, or convert the "
             "model (torch_srelu.summary tells what convert left, and why)"
         )
     lazy = [name for name, (first, *_) in units.items() if is_lazy(first.t_r)]
@@ -259,7 +250,9 @@ def _check_model(model: nn.Module) -> None:
             f"{', '.join(lazy)}: the number of channels is not known yet. Run the model on a batch "
             "before you build the optimizer and AdaptiveInit"
         )
-    computed = [name for name, (first, *_) in units.items() if "t_r" not in first._parameters]
+    computed = [
+        name for name, (first, *_) in units.items() if not isinstance(first.t_r, nn.Parameter)
+    ]
     if computed:
         raise ValueError(
             f"{', '.join(computed)}: t_r is computed from other parameters (a parametrization, or "
@@ -267,12 +260,19 @@ def _check_model(model: nn.Module) -> None:
         )
 
 
-def _thresholds(units: list[SReLU], search: QuantileSearch) -> tuple[Tensor, dict[str, Any]]:
-    """The new ``t_r`` of a unit, whole, and the facts about it, as plain numbers."""
-    t_r, t_l = whole(units[0].t_r), whole(units[0].t_l)
-    free = torch.stack([whole(unit.a_r) == 1 for unit in units]).all(0)
+def _thresholds(
+    name: str, units: list[SReLU], search: QuantileSearch
+) -> tuple[Tensor, dict[str, Any]]:
+    """The new ``t_r`` of a unit, not sharded, and numbers about it for the summary."""
+    t_r, t_l = parallel.full_tensor(units[0].t_r), parallel.full_tensor(units[0].t_l)
+    free = torch.stack([parallel.full_tensor(unit.a_r) == 1 for unit in units]).all(0)
     new = torch.where(free, search.values.to(t_r.dtype), t_r)
-    # Of a t_r that stays nobody has counted what lies beyond.
+    if not new.isfinite().all():
+        raise NotFiniteError(
+            f"{name}: the quantile of its inputs is too large for t_r in {new.dtype}. Keep the "
+            "parameters in a wider dtype, or find out why its inputs are so large"
+        )
+    # Inputs were counted against the quantile, so not against a t_r that is left as it was.
     beyond = (1 - search.below.double() / search.count).expand_as(new)[free]
     facts = {
         "channels": len(t_r),
@@ -286,16 +286,6 @@ def _thresholds(units: list[SReLU], search: QuantileSearch) -> tuple[Tensor, dic
     return new, facts
 
 
-def _check_fit(thresholds: dict[str, Tensor]) -> None:
-    """Raises an error if a quantile is beyond what the dtype of its parameter can hold."""
-    for name, t_r in thresholds.items():
-        if not t_r.isfinite().all():
-            raise NotFiniteError(
-                f"{name}: the quantile of its inputs is too large for t_r in {t_r.dtype}. Keep the "
-                "parameters in a wider dtype, or find out why its inputs are so large"
-            )
-
-
 def _row(name: str, facts: dict[str, Any]) -> tuple[str, ...]:
     spread = " .. ".join(f"{value:.4g}" for value in facts["t_r"])
     counts = (str(facts[column]) for column in ("crossed", "dead", "kept"))
@@ -304,17 +294,8 @@ def _row(name: str, facts: dict[str, Any]) -> tuple[str, ...]:
     return (name, *size, spread, beyond, *counts)
 
 
-def _write(parameter: Tensor, value: Tensor) -> None:
-    """Copies a whole tensor into a parameter; each process its shard where it is sharded."""
-    if hasattr(parameter, "full_tensor"):
-        from torch.distributed.tensor import distribute_tensor  # heavy, and needed only here
-
-        value = distribute_tensor(value, parameter.device_mesh, parameter.placements)  # type: ignore[attr-defined]
-    parameter.copy_(value)
-
-
 def _repeated(loader: Any) -> int:
-    """How many samples DistributedSampler gives out twice, to serve all processes equally."""
+    """How many samples DistributedSampler repeats, to give all processes equally many."""
     return sum(
         max(0, sampler.total_size - len(sampler.dataset))  # type: ignore[arg-type]
         for sampler in samplers(loader)

@@ -9,8 +9,9 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from .._data_parallel import full_tensor
 from .._text import counted
-from ..module import NAMES, SReLU, whole
+from ..module import NAMES, SReLU
 from . import conversion_record as record
 from .rectifiers import MODULES
 
@@ -111,7 +112,7 @@ def _unit(where: str, unit: SReLU) -> Unit:
     replaced = record.replaced_by(unit)
     if is_lazy(unit.t_r) or unit.t_r.is_meta:
         return Unit(where, unit.num_channels, dim, replaced, {}, 0)
-    values = {name: whole(getattr(unit, name)).to("cpu", torch.float64) for name in NAMES}
+    values = {name: full_tensor(getattr(unit, name)).to("cpu", torch.float64) for name in NAMES}
     spreads = {
         name: Spread(value.mean().item(), value.std(correction=0).item())
         for name, value in values.items()

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from ..adaptive.replay import RandomState
+from ..adaptive.loader_replay import RandomState
 from . import example_inputs as inputs
 from .call_observer import Call, Observer, slots_of
 from .child_iteration import asked_for_children

@@ -1,19 +1,19 @@
-"""What the callbacks for the trainers of other libraries have in common."""
+"""`AdaptiveInitSchedule`, the base class of the callbacks for Lightning and transformers."""
 
 from __future__ import annotations
 
 import warnings
 
 from ..adaptive.adaptive_init import AdaptiveInit
-from ..adaptive.measurement import Forward
+from ..adaptive.input_measurement import Forward
 
 
-class AdaptAfter:
-    """Frozen epochs first, then `torch_srelu.AdaptiveInit.adapt`.
+class AdaptiveInitSchedule:
+    """When to call `torch_srelu.AdaptiveInit.adapt`: after a number of frozen epochs.
 
     Attributes:
-        init: The `torch_srelu.AdaptiveInit` of the running training; its ``summary()`` tells what
-            was set. None before the training, and in one that was resumed without need of it.
+        init: The `torch_srelu.AdaptiveInit` of the current training; its ``summary()`` shows what
+            was set. None before training, and in one that was resumed after `adapt`.
     """
 
     def __init__(
@@ -24,8 +24,7 @@ class AdaptAfter:
         scope: str = "channel",
         forward: Forward | None = None,
     ) -> None:
-        """Says when and how to adapt.
-
+        """
         Args:
             epoch: The number of frozen epochs; `torch_srelu.AdaptiveInit.adapt` comes after them,
                 so the training must be longer.
@@ -33,7 +32,7 @@ class AdaptAfter:
             scope: As in `torch_srelu.AdaptiveInit`.
             forward: ``forward(model, batch)`` runs the network on a batch of the training data;
                 needed where ``model(**batch)`` of a dict, or ``model(batch[0])`` of another batch,
-                does not, and where the batches of several loaders come together.
+                does not, and for a batch of the batches of several loaders.
         """
         if epoch < 0:
             raise ValueError(f"epoch must be the number of frozen epochs, 0 or more, got {epoch}")
@@ -41,7 +40,7 @@ class AdaptAfter:
         self.init: AdaptiveInit | None = None
 
     def warn_if_frozen(self) -> None:
-        """To be called at the end of the training, which may have come before `adapt`."""
+        """Warns at the end of a training that was too short for `adapt`."""
         if self.init is not None and not self.init.adapted:
             warnings.warn(
                 "the training has ended with SReLU still frozen: t_r is set when epoch "

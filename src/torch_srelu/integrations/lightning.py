@@ -1,8 +1,7 @@
-"""The paper's initialisation in Lightning, as a callback."""
+"""Callback for Lightning: freezes SReLU, then adapts it."""
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import itertools
 import math
@@ -14,27 +13,27 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from .._distributed import unwrap
+from .._data_parallel import unwrap
 from ..adaptive.adaptive_init import AdaptiveInit
-from ..adaptive.measurement import call
-from ..adaptive.replay import Compound
+from ..adaptive.input_measurement import run_batch, training_modes
+from ..adaptive.loader_replay import CompositeLoader
 from ..optim import srelu_parameters
-from .callback_schedule import AdaptAfter
-from .optimizer_groups import split
+from .callback_schedule import AdaptiveInitSchedule
+from .weight_decay import add_undecayed_groups
 
 
-class AdaptiveInitCallback(AdaptAfter, pl.Callback):
-    """Trains with SReLU frozen, sets ``t_r`` from the training data at an epoch, then lets go.
+class AdaptiveInitCallback(AdaptiveInitSchedule, pl.Callback):
+    """Trains with SReLU frozen, sets ``t_r`` from the training data at an epoch, then unfreezes.
 
     It takes the SReLU parameters out of the weight decay of the optimizer, whatever
-    ``configure_optimizers`` returned. The phase is in the checkpoints: a resumed run goes on where
-    it was, and so does a second fit of the same module with the same callback.
+    ``configure_optimizers`` returned. The phase is in the checkpoints: a resumed run continues in
+    it, and so does a second fit of the same module with the same callback.
 
-    `torch_srelu.AdaptiveInit.adapt` reads what ``training_step`` would get in that epoch: through
-    the precision plugin and the batch transfer hooks, of all loaders together, and as many batches
-    as the Trainer takes.
+    `torch_srelu.AdaptiveInit.adapt` reads the batches that ``training_step`` would get in that
+    epoch: through the precision plugin and the batch transfer hooks, of all loaders, and as many as
+    the Trainer takes.
 
-    Its arguments, and ``init``, are those of `AdaptAfter`.
+    Its arguments, and ``init``, are those of `AdaptiveInitSchedule`.
 
     Example:
         >>> from lightning.pytorch import Trainer
@@ -47,16 +46,18 @@ class AdaptiveInitCallback(AdaptAfter, pl.Callback):
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         optimizer = _optimizer(trainer, pl_module)
         schedulers = [config.scheduler for config in trainer.lr_scheduler_configs]
-        split(pl_module, optimizer, [s for s in schedulers if s.optimizer is optimizer])
+        add_undecayed_groups(
+            pl_module, optimizer, [s for s in schedulers if s.optimizer is optimizer]
+        )
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         state, self._loaded = self._loaded, None
         if not state and self.init is not None and unwrap(self.init.model) is pl_module:
-            state = self.init.state_dict()  # of the fit before
+            state = self.init.state_dict()  # of the previous fit
         if self.forward is None and not (state and state["result"]):
             _check_single_loader(trainer)
         optimizer = _optimizer(trainer, pl_module)
-        # The wrapper of DDP, for it tells whether the processes share their running statistics.
+        # With the DDP wrapper, which has the process group and says whether buffers are broadcast.
         wrapper = trainer.model
         model = wrapper if isinstance(wrapper, DistributedDataParallel) else pl_module
         self.init = AdaptiveInit(model, optimizer, self.quantile, self.scope)
@@ -69,14 +70,14 @@ class AdaptiveInitCallback(AdaptAfter, pl.Callback):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        # A run that is resumed at the very end of an epoch begins the next one without a word.
+        # A run that is resumed at the end of an epoch begins the next one without calling the hook.
         self._adapt_when_due(trainer)
 
     def _adapt_when_due(self, trainer: pl.Trainer) -> None:
         assert self.init is not None, "training has started"
         if self.init.adapted or trainer.current_epoch < self.epoch:
             return
-        run = self.forward or call
+        run = self.forward or run_batch
 
         def forward(network: nn.Module, batch: Any) -> Any:
             with trainer.precision_plugin.forward_context():
@@ -85,7 +86,7 @@ class AdaptiveInitCallback(AdaptAfter, pl.Callback):
         self.init.adapt(_TrainingEpoch(trainer), forward)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        if not getattr(trainer, "fast_dev_run", False):  # a trial of a step or a few
+        if not getattr(trainer, "fast_dev_run", False):  # a test of a few steps
             self.warn_if_frozen()
 
     def state_dict(self) -> dict[str, Any]:
@@ -97,11 +98,11 @@ class AdaptiveInitCallback(AdaptAfter, pl.Callback):
 
 def _optimizer(trainer: pl.Trainer, pl_module: pl.LightningModule) -> Optimizer:
     """The optimizer that holds the SReLU parameters."""
-    ours = set(srelu_parameters(pl_module).values())
+    srelu = set(srelu_parameters(pl_module).values())
     holders = [
         optimizer
         for optimizer in trainer.optimizers
-        if any(p in ours for group in optimizer.param_groups for p in group["params"])
+        if any(p in srelu for group in optimizer.param_groups for p in group["params"])
     ]
     if len(holders) > 1:
         raise ValueError(f"{len(holders)} optimizers hold SReLU parameters: give them all to one")
@@ -113,18 +114,18 @@ def _check_single_loader(trainer: pl.Trainer) -> None:
     if isinstance(loaders, (Mapping, tuple, list)):
         kind = type(loaders).__name__
         raise ValueError(
-            f"the training data is a {kind} of loaders, and so is each batch a {kind} of their "
-            "batches: tell how the network runs on one, with AdaptiveInitCallback(..., "
+            f"the training data is a {kind} of loaders, so each batch is a {kind} of their "
+            "batches: pass a function that runs the network on it, as in AdaptiveInitCallback(..., "
             "forward=lambda module, batch: ...)"
         )
 
 
-class _TrainingEpoch(Compound):
+class _TrainingEpoch(CompositeLoader):
     """The batches of an epoch as ``training_step`` gets them, however often it is read."""
 
     def __init__(self, trainer: pl.Trainer) -> None:
-        loader = trainer.fit_loop._combined_loader  # the public train_dataloader has no mode
-        assert loader is not None, "training has started"
+        # The public train_dataloader has no mode.
+        loader: Any = _private(trainer.fit_loop, "_combined_loader")
         self._trainer, self._loader = trainer, loader
         self._modes = {m: m.training for m in trainer.lightning_module.modules()}
         self.parts = loader.flattened
@@ -134,32 +135,31 @@ class _TrainingEpoch(Compound):
 
     def __iter__(self) -> Iterator[Any]:
         count = self._trainer.num_training_batches
-        # It is its own iterator, and the Trainer's is under way: so a copy.
+        # A copy, for the loader is its own iterator, and the Trainer is using it.
         batches = itertools.islice(
             copy.copy(self._loader), None if math.isinf(count) else int(count)
         )
         for batch, _, _ in batches:
             batch = self._transferred(batch)
-            if batch is not None:  # which the Trainer leaves out
+            if batch is not None:  # the Trainer skips None
                 yield batch
 
     def _transferred(self, batch: Any) -> Any:
-        """Takes a batch the Trainer's way to the device; its hooks find the modes of training."""
-        with _set_modes(self._modes):
+        """Moves a batch to the device as the Trainer does, with the modules in training mode."""
+        with training_modes(self._modes):
             batch = self._trainer.precision_plugin.convert_input(batch)
-            # The hook of the module or of the data module: there is no public way to call it.
-            batch = self._trainer.lightning_module._on_before_batch_transfer(batch)
+            # The hook of the module or of the data module.
+            batch = _private(self._trainer.lightning_module, "_on_before_batch_transfer")(batch)
             return self._trainer.strategy.batch_to_device(batch)
 
 
-@contextlib.contextmanager
-def _set_modes(modes: dict[nn.Module, bool]) -> Iterator[None]:
-    """Training or evaluation, module by module; afterwards all are as they were."""
-    before = {module: module.training for module in modes}
-    for module, training in modes.items():
-        module.training = training
-    try:
-        yield
-    finally:
-        for module, training in before.items():
-            module.training = training
+def _private(owner: Any, name: str) -> Any:
+    """A private attribute of Lightning that has no public counterpart."""
+    found = getattr(owner, name, None)
+    if found is None:
+        raise RuntimeError(
+            f"this version of Lightning has no {type(owner).__name__}.{name}, which adapt needs to "
+            "read the batches of training: install a version that torch-srelu supports, or call "
+            "torch_srelu.AdaptiveInit(...).adapt(loader) yourself"
+        )
+    return found

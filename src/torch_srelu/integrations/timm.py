@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
+
 from timm.layers import create_act
 
-from .unsized import UnsizedSReLU
+from .channel_inference import UnsizedSReLU
 
 
 class SReLULayer(UnsizedSReLU):
-    """What timm builds for ``act_layer="srelu"``; the class itself serves as ``act_layer`` too.
+    """The ``act_layer="srelu"`` of timm; the class itself serves as ``act_layer`` too.
 
     It becomes an `SReLU` with the channels, and in the dimension, of the layer that feeds it.
 
     Args:
-        inplace: timm's wish; SReLU needs its input for the backward pass and never overwrites it.
+        inplace: Passed by timm and ignored; SReLU needs its input for the backward pass.
 
     Example:
         >>> import timm
@@ -26,4 +28,11 @@ class SReLULayer(UnsizedSReLU):
         super().__init__()
 
 
-create_act._ACT_LAYER_DEFAULT["srelu"] = SReLULayer  # type: ignore[assignment]
+try:
+    create_act._ACT_LAYER_DEFAULT["srelu"] = SReLULayer  # type: ignore[assignment]
+except AttributeError:
+    warnings.warn(
+        'act_layer="srelu" cannot be registered in this version of timm: pass the class, '
+        "act_layer=torch_srelu.integrations.timm.SReLULayer",
+        stacklevel=2,
+    )

@@ -9,7 +9,7 @@ from checks import DEVICE, using
 from torch_srelu import SReLU, srelu
 from torch_srelu.ops import layout
 from torch_srelu.ops.triton import triton_backend as triton
-from torch_srelu.ops.triton import triton_launch, triton_scan
+from torch_srelu.ops.triton import triton_key_statistics, triton_launch
 from torch_srelu.ops.triton.triton_launch import OPTIONS, Launch, arguments
 
 _launch = triton_launch._launch
@@ -43,7 +43,7 @@ def test_kernels_get_what_they_ask_for(shape, biased: bool, monkeypatch) -> None
 @pytest.mark.parametrize("view", [layout.View(2, 5, 256), layout.View(900, 70, 1)])
 @pytest.mark.parametrize("keep", [False, True])
 def test_scans_get_what_they_ask_for(view: layout.View, keep: bool) -> None:
-    launch = triton_scan._launch(view, torch.float32, 10, keep)
+    launch = triton_key_statistics._launch(view, torch.float32, 10, keep)
     given = [name for name in launch.meta if name not in OPTIONS]
     assert launch.kernel.arg_names[-len(given) :] == given
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from torch_srelu._distributed import of_all
+from torch_srelu._data_parallel import all_gather_objects
 
 from ...runtime.distributed import Team
 from ..data_errors import DataError
@@ -50,7 +50,7 @@ def _first_problem(problem: str | None, contents: dict[str, int], team: Team) ->
     """The first problem that any process has, the same for all."""
     if team.world == 1:
         return problem
-    reports = of_all((problem, contents), dist.group.WORLD)
+    reports = all_gather_objects((problem, contents), dist.group.WORLD)
     for rank, (told, _) in enumerate(reports):
         if told is not None:
             return f"process {rank}: {told}"

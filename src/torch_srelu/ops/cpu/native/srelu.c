@@ -66,7 +66,7 @@ static inline int64_t at_least(int64_t value, int64_t limit) { return value > li
 /* ---- threads ---- */
 
 /* An OpenMP pool does not survive fork: a parallel region in the child would wait for ever. */
-int srelu_forked; /* scan.c looks at it too */
+int srelu_forked; /* read by key_statistics.c too */
 static void after_fork_in_child(void) { srelu_forked = 1; }
 
 __attribute__((constructor)) static void watch_forks(void)

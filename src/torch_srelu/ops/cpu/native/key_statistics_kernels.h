@@ -1,6 +1,6 @@
-/* The scan for one width of key: NAME, KEY, UNSIGNED and MAGNITUDE are set by scan.c. */
+/* The statistics for one width of key: NAME, KEY, UNSIGNED and MAGNITUDE come from key_statistics.c. */
 
-/* Without a branch: signs are random, and a wrong guess costs more than the whole rest. */
+/* Without a branch: signs are random, and a misprediction costs more than everything else. */
 static inline KEY NAME(key)(KEY bits)
 {
     KEY negative = bits < 0 ? -1 : 0;
@@ -8,7 +8,7 @@ static inline KEY NAME(key)(KEY bits)
 }
 
 /* `n` values of one column. Sums wrap around, hence unsigned. */
-FASTEST static int NAME(scan_run)(const KEY *x, int n, KEY lo, KEY hi, UNSIGNED *sum, int64_t *below,
+FASTEST static int NAME(run_stats)(const KEY *x, int n, KEY lo, KEY hi, UNSIGNED *sum, int64_t *below,
                                   KEY *smallest, KEY *largest, int64_t *inside)
 {
     UNSIGNED s = 0;
@@ -33,8 +33,8 @@ FASTEST static int NAME(scan_run)(const KEY *x, int n, KEY lo, KEY hi, UNSIGNED 
     return found;
 }
 
-/* One value of each of `n` columns; writes down which of them are inside. */
-FASTEST static int NAME(scan_row)(const KEY *x, int n, const KEY *restrict lo, const KEY *restrict hi,
+/* One value of each of `n` columns; stores in `inside` which of them are in the interval. */
+FASTEST static int NAME(row_stats)(const KEY *x, int n, const KEY *restrict lo, const KEY *restrict hi,
                                   UNSIGNED *restrict sum, int64_t *restrict below,
                                   KEY *restrict smallest, KEY *restrict largest, int *restrict inside)
 {
@@ -55,9 +55,9 @@ FASTEST static int NAME(scan_row)(const KEY *x, int n, const KEY *restrict lo, c
 }
 
 /* The share of thread `t` of `threads`. */
-static void NAME(scan)(const void *data, int64_t rows, int64_t columns, int64_t inner,
+static void NAME(stats)(const void *data, int64_t rows, int64_t columns, int64_t inner,
                        int64_t per_channel, const void *lo_, const void *hi_, void *sum_,
-                       int64_t *below, void *smallest_, void *largest_, const struct inside *to,
+                       int64_t *below, void *smallest_, void *largest_, const struct collector *to,
                        int t, int threads)
 {
     const KEY *x = data, *lo = lo_, *hi = hi_;
@@ -70,11 +70,11 @@ static void NAME(scan)(const void *data, int64_t rows, int64_t columns, int64_t 
             int n = (int)(columns - c < BLOCK ? columns - c : BLOCK), inside[BLOCK + 1];
             for (int64_t row = from; row < until; row++) {
                 const KEY *v = x + row * columns + c;
-                int found = NAME(scan_row)(v, n, lo + c, hi + c, sum + c, below + c, smallest + c,
+                int found = NAME(row_stats)(v, n, lo + c, hi + c, sum + c, below + c, smallest + c,
                                            largest + c, inside);
                 for (int i = 0; i < found; i++) {
                     int64_t k = NAME(key)(v[inside[i]]);
-                    take(to, (c + inside[i]) / per_channel, &k, 1);
+                    add_keys(to, (c + inside[i]) / per_channel, &k, 1);
                 }
             }
         }
@@ -86,9 +86,9 @@ static void NAME(scan)(const void *data, int64_t rows, int64_t columns, int64_t 
         int64_t run = at / inner, c = run % columns, end = (run + 1) * inner, inside[BLOCK + 1];
         end = end < until ? end : until;
         int n = (int)(end - at < BLOCK ? end - at : BLOCK);
-        int found = NAME(scan_run)(x + at, n, lo[c], hi[c], sum + c, below + c, smallest + c,
+        int found = NAME(run_stats)(x + at, n, lo[c], hi[c], sum + c, below + c, smallest + c,
                                    largest + c, inside);
-        take(to, c / per_channel, inside, found);
+        add_keys(to, c / per_channel, inside, found);
         at += n;
     }
 }

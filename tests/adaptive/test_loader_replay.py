@@ -1,4 +1,4 @@
-"""The same random numbers again, from every generator in reach."""
+"""Loaders are read again with the same random numbers."""
 
 import random
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
 
-from torch_srelu.adaptive.replay import RandomState, new_workers
+from torch_srelu.adaptive.loader_replay import RandomState, fresh_workers
 
 
 class Augmented(Dataset):
@@ -35,13 +35,13 @@ def read_twice(loader):
     results = []
     for _ in range(2):
         state.restore()
-        with new_workers(loader):
+        with fresh_workers(loader):
             results.append(read(loader))
     return results
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # DataLoader forks, threads or not
-def test_shuffling_augmenting_loaders_come_again():
+def test_shuffling_and_augmenting_loaders_are_replayed():
     mine = torch.Generator().manual_seed(3)
     loaders = [
         DataLoader(Augmented(), 5, shuffle=True),
@@ -57,11 +57,11 @@ def test_shuffling_augmenting_loaders_come_again():
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # DataLoader forks, threads or not
-def test_persistent_workers_rest_and_go_on():
+def test_persistent_workers_are_paused_and_go_on():
     loader = DataLoader(Augmented(), 5, num_workers=1, persistent_workers=True)
     read(loader)
     (worker,) = workers(loader)
-    with new_workers(loader):
+    with fresh_workers(loader):
         read(loader)
         (other,) = workers(loader)
         assert other.pid != worker.pid
@@ -71,7 +71,7 @@ def test_persistent_workers_rest_and_go_on():
     assert worker.is_alive()
 
 
-def test_state_is_taken_when_asked_for():
+def test_state_is_that_of_the_construction():
     state = RandomState()
     numbers = [(torch.rand(1).item(), random.random(), np.random.random())]  # noqa: NPY002
     state.restore()

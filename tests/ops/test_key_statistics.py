@@ -1,4 +1,4 @@
-"""One look at a batch: every execution against whole numbers of Python."""
+"""Key statistics of a batch: every execution against Python integers."""
 
 import math
 from collections import Counter
@@ -10,11 +10,16 @@ from checks import DEVICE, lay_out
 from torch_srelu import use_backend
 from torch_srelu.ops import layout
 from torch_srelu.ops.cpu import cpu_backend as cpu
-from torch_srelu.ops.ordered_keys import KEYS, Interval, fold, from_keys, to_keys
-from torch_srelu.ops.scan import Counts, Kept, Seen, _native, scan
+from torch_srelu.ops.key_statistics import (
+    CollectedKeys,
+    KeyHistogram,
+    RunningStatistics,
+    _native_function,
+)
+from torch_srelu.ops.ordered_keys import KEY_DTYPES, KeyInterval, from_keys, softshrink, to_keys
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-LIMITS = {dtype: torch.iinfo(key).max for dtype, key in KEYS.items()}
+LIMITS = {dtype: torch.iinfo(key).max for dtype, key in KEY_DTYPES.items()}
 
 EXECUTIONS = ["reference", "triton"] + (["cpu"] if cpu.why_not() is None else [])
 # Shapes with their channels, in dim 1, and their layout.
@@ -35,8 +40,8 @@ def device(request):
         yield torch.device(DEVICE if request.param == "triton" else "cpu")
 
 
-def test_the_compiled_library_has_a_scan():
-    assert (cpu.why_not() is None) == (_native() is not None)
+def test_the_compiled_library_has_the_function():
+    assert (cpu.why_not() is None) == (_native_function() is not None)
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
@@ -57,16 +62,16 @@ def keys_of(x: torch.Tensor, channels: int) -> list[list[int]]:
     """The keys of each channel: sign and magnitude of the bits, read as one number."""
     rows = x.movedim(1, 0).reshape(channels, -1) if channels > 1 else x.reshape(1, -1)
     dtype = wide(x.dtype)
-    bits = rows.to(dtype).contiguous().view(KEYS[dtype]).tolist()
+    bits = rows.to(dtype).contiguous().view(KEY_DTYPES[dtype]).tolist()
     return [[b if b >= 0 else -(b & LIMITS[dtype]) for b in row] for row in bits]
 
 
-def folded(key: int, gap: int) -> int:
+def shrunk(key: int, gap: int) -> int:
     return key - gap if key > gap else key + gap if key < -gap else 0
 
 
-def interval_of(channels: int, dtype: torch.dtype, device) -> tuple[Interval, int]:
-    """From about -1 to 1.5, another one for each channel, some folded; the last is closed."""
+def interval_of(channels: int, dtype: torch.dtype, device) -> tuple[KeyInterval, int]:
+    """From about -1 to 1.5, another one for each channel, some with a gap; the last is empty."""
     lo = to_keys(torch.linspace(-1, 0.5, channels, dtype=wide(dtype))).long()
     hi = to_keys(torch.full((channels,), 1.5, dtype=wide(dtype))).long()
     limit = LIMITS[wide(dtype)]
@@ -75,28 +80,32 @@ def interval_of(channels: int, dtype: torch.dtype, device) -> tuple[Interval, in
         lo[-1], hi[-1] = limit, -limit
     gap = to_keys(torch.full((channels,), 0.3, dtype=wide(dtype))).long()
     gap[1::2] = 0
-    bins = int(((fold(hi, gap) >> shift) - (fold(lo, gap) >> shift)).max()) + 1
-    return Interval(*(table.to(device) for table in (lo, hi, gap, shift))), bins
+    bins = int(((softshrink(hi, gap) >> shift) - (softshrink(lo, gap) >> shift)).max()) + 1
+    return KeyInterval(*(table.to(device) for table in (lo, hi, gap, shift))), bins
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", TENSORS)
-def test_sees_everything(device, name, dtype):
+def test_statistics_histogram_and_collected_keys(device, name, dtype):
     shape, channels, arrangement = TENSORS[name]
     batches = [lay_out(numbers(shape, dtype, seed), arrangement) for seed in range(2)]
     interval, bins = interval_of(channels, dtype, device)
-    seen = [Seen(channels, LIMITS[wide(dtype)], device) for _ in range(2)]
-    counts, kept = Counts(channels, bins, device), Kept(2 * math.prod(shape), device)
+    counts, collected = (
+        KeyHistogram(channels, bins, device),
+        CollectedKeys(2 * math.prod(shape), device),
+    )
+    limit = LIMITS[wide(dtype)]
+    statistics = [RunningStatistics(interval, target, limit) for target in (counts, collected)]
     for x in batches:
         view = layout.view(x, channels, 1)
         assert view is not None
-        for into, known in zip((counts, kept), seen, strict=True):
-            scan(x.to(device), view, interval, into, known)
+        for known in statistics:
+            known.update(x.to(device), view)
 
     keys = [a + b for a, b in zip(*(keys_of(x, channels) for x in batches), strict=True)]
     bounds = list(zip(interval.lo.tolist(), interval.hi.tolist(), strict=True))
-    modulus = 2 ** (8 * KEYS[wide(dtype)].itemsize)
-    for known in seen:
+    modulus = 2 ** (8 * KEY_DTYPES[wide(dtype)].itemsize)
+    for known in statistics:
         assert known.below.tolist() == [
             sum(k < lo for k in row) for row, (lo, _) in zip(keys, bounds, strict=True)
         ]
@@ -107,11 +116,11 @@ def test_sees_everything(device, name, dtype):
     assert any(inside)
     cuts = (interval.lo, interval.gap, interval.shift, counts.counts)
     for row, lo, gap, shift, table in zip(inside, *(t.tolist() for t in cuts), strict=True):
-        first = folded(lo, gap) >> shift
-        expected = Counter((folded(k, gap) >> shift) - first for k in row)
+        first = shrunk(lo, gap) >> shift
+        expected = Counter((shrunk(k, gap) >> shift) - first for k in row)
         assert table == [expected[b] for b in range(bins)]
-    number = int(kept.number)
-    pairs = zip(kept.channels[:number].tolist(), kept.keys[:number].tolist(), strict=True)
+    number = int(collected.count)
+    pairs = zip(collected.channels[:number].tolist(), collected.keys[:number].tolist(), strict=True)
     assert sorted(pairs) == sorted((c, k) for c, row in enumerate(inside) for k in row)
 
 
@@ -125,28 +134,28 @@ def test_no_number_is_beyond_infinity(device, shape, dtype):
         view = layout.view(x, 2, 1)
         assert view is not None
         interval, bins = interval_of(2, dtype, device)
-        seen = Seen(2, LIMITS[wide(dtype)], device)
-        scan(x.to(device), view, interval, Counts(2, bins, device), seen)
-        ends = torch.stack((seen.smallest, seen.largest)).cpu()
+        histogram = KeyHistogram(2, bins, device)
+        statistics = RunningStatistics(interval, histogram, LIMITS[wide(dtype)])
+        statistics.update(x.to(device), view)
+        ends = torch.stack((statistics.smallest, statistics.largest)).cpu()
         values = from_keys(ends, wide(dtype))
         assert values[:, 0].tolist() == sorted([0.0, sign * math.inf])
         assert int(values[:, 1].isnan().sum()) == 1
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 100), (50, 2)])
-def test_writes_down_no_more_than_it_has_room_for(device, shape):
+def test_no_more_keys_than_the_capacity_are_collected(device, shape):
     x, channels = torch.arange(100.0).reshape(shape), shape[1]
     view = layout.view(x, channels, 1)
     assert view is not None
     limit = LIMITS[torch.float32]
     tables = (torch.full((channels,), k, device=device) for k in (-limit, limit, 0, 21))
-    kept = Kept(12, device)
-    kept.keys.fill_(-1)
-    spare = kept.keys
-    kept.keys = spare[:10]
-    scan(x.to(device), view, Interval(*tables), kept, Seen(channels, limit, device))
-    assert int(kept.number) == 100
-    assert spare[10:].tolist() == [-1, -1]
-    values = from_keys(kept.keys, torch.float32).tolist()
+    collected = CollectedKeys(12, device)
+    collected.keys.fill_(-1)
+    collected.size = 10
+    RunningStatistics(KeyInterval(*tables), collected, limit).update(x.to(device), view)
+    assert int(collected.count) == 100
+    assert collected.keys[10:].tolist() == [-1, -1]
+    values = from_keys(collected.keys[:10], torch.float32).tolist()
     assert len(set(values)) == 10
-    assert [int(v) % channels for v in values] == kept.channels[:10].tolist()
+    assert [int(v) % channels for v in values] == collected.channels[:10].tolist()

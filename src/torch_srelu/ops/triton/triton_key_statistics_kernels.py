@@ -1,9 +1,9 @@
-"""The scan of a batch on CUDA, device side; the host side is in `triton_scan`.
+"""Key statistics of a batch on CUDA, device side; the host side is in `triton_key_statistics`.
 
-A tensor is cut as for SReLU itself (`triton_tiles`): runs, whose channel is one for a program, and
-columns. It is read once, in its own dtype; keys exist in registers only. A program adds up what
-it sees and hands it over with one atomic operation a channel at its end; a key inside the interval
-costs one more. All of it is integer arithmetic, whose result no order of execution changes.
+A tensor is tiled as for SReLU itself (`triton_tiling`): runs, whose channel is one for a program,
+and columns. It is read once, in its own dtype; keys exist in registers only. A program reduces what
+it reads and adds it to the results with one atomic operation a channel at its end; a key inside the
+interval costs one more. All of it is integer arithmetic, whose result is the same in any order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .triton_memory import block_columns, column_tile, program, read
 
 @triton.jit
 def _keys(x, LIMIT: tl.constexpr):
-    """`keys.to_keys` of numbers that may be narrower than a key."""
+    """`ordered_keys.to_keys` of numbers that may be narrower than a key."""
     if x.dtype == tl.bfloat16:  # the upper half of a float32
         bits = x.to(tl.int16, bitcast=True).to(tl.int32) << 16
     elif x.dtype == tl.float64:
@@ -50,19 +50,19 @@ def _run_tile(step, c, outer, channels, inner, segments, ROWS: tl.constexpr, BLO
 
 @triton.jit
 def _read_keys(x_ptr, offsets, mask, LIMIT: tl.constexpr, EVEN: tl.constexpr):
-    # One element to a thread: of neighbours, each thread would have to pass on all but one before
-    # the atomic operations, which take them that way.
+    # One element to a thread: atomic operations take them that way, and elements read as vectors
+    # would have to change threads first.
     return _keys(read(tl.max_contiguous(x_ptr + offsets, (1, 1)), mask, EVEN), LIMIT)
 
 
 @triton.jit
-def _look(
+def _statistics(
     keys, mask, lo, hi, checksum, below, smallest, largest, LIMIT: tl.constexpr, EVEN: tl.constexpr
 ):  # fmt: skip
-    """Adds a tile to what was seen, and says which keys are inside the interval."""
+    """Adds a tile to the statistics, and returns which keys are inside the interval, too."""
     under, inside = keys < lo, (keys >= lo) & (keys <= hi)
     low, high = keys, keys
-    if not EVEN:  # outside of the tensor keys are zero, and must not count
+    if not EVEN:  # keys outside of the tensor are zero, and must not count
         under, inside = under & mask, inside & mask
         low, high = tl.where(mask, keys, LIMIT), tl.where(mask, keys, -LIMIT)
     checksum += keys
@@ -71,41 +71,41 @@ def _look(
 
 
 @triton.jit
-def _take(
+def _add_inside(
     keys, inside, c, gap, shift, bins_ptr, keys_ptr, channels_ptr, number_ptr, size,
-    KEEP: tl.constexpr,
+    COLLECT: tl.constexpr,
 ):  # fmt: skip
-    """Counts keys in their bins, or writes them down, with their channels, while there is room."""
+    """Counts keys in their bins, or collects them, with their channels, while there is room."""
     one = tl.full(keys.shape, 1, tl.int64)
-    if KEEP:
+    if COLLECT:
         at = tl.atomic_add(number_ptr + tl.zeros(keys.shape, tl.int32), one, inside, sem="relaxed")
         room = inside & (at < size)
         tl.store(keys_ptr + at, keys.to(tl.int64), mask=room)
         tl.store(channels_ptr + at, tl.zeros(keys.shape, tl.int64) + c, mask=room)
     else:
-        folded = tl.maximum(tl.abs(keys) - gap, 0)  # as by `keys.fold`
-        folded = tl.where(keys < 0, -folded, folded)
-        tl.atomic_add(bins_ptr + (folded >> shift), one, inside, sem="relaxed")
+        shrunk = tl.maximum(tl.abs(keys) - gap, 0)  # as by `softshrink`
+        shrunk = tl.where(keys < 0, -shrunk, shrunk)
+        tl.atomic_add(bins_ptr + (shrunk >> shift), one, inside, sem="relaxed")
 
 
 @triton.jit
-def _hand_over(
+def _add_to_results(
     checksum_ptr, below_ptr, smallest_ptr, largest_ptr, c, mask, checksum, below, smallest, largest
 ):  # fmt: skip
-    """What a program saw of the channels ``c``, for all to add up."""
+    """Adds the statistics of a program, for the channels ``c``, to those of all programs."""
     tl.atomic_add(checksum_ptr + c, checksum, mask, sem="relaxed")
     tl.atomic_add(below_ptr + c, below, mask, sem="relaxed")
     tl.atomic_min(smallest_ptr + c, smallest, mask, sem="relaxed")
     tl.atomic_max(largest_ptr + c, largest, mask, sem="relaxed")
 
 
-# Code made for these very sizes would be no faster, and the first `adapt` waits for its compiler.
+# Code specialized for these sizes would be no faster, and the first `adapt` waits for its compiler.
 @triton.jit(do_not_specialize=["outer", "segments", "steps", "splits", "size"])
-def scan_runs(
+def run_statistics(
     x_ptr, lo_ptr, hi_ptr, gap_ptr, shift_ptr, first_ptr, checksum_ptr, below_ptr, smallest_ptr,
     largest_ptr, out_ptr, channels_ptr, number_ptr,
     outer, channels, inner, segments, steps, splits, size,
-    KEY: tl.constexpr, LIMIT: tl.constexpr, KEEP: tl.constexpr,
+    KEY: tl.constexpr, LIMIT: tl.constexpr, COLLECT: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     c, split = program()
@@ -119,12 +119,14 @@ def scan_runs(
     for step in range(split, steps, splits):
         start, offsets, mask = _run_tile(step, c, outer, channels, inner, segments, ROWS, BLOCK)
         keys = _read_keys(x_ptr + start, offsets, mask, LIMIT, EVEN)
-        inside, checksum, below, smallest, largest = _look(
+        inside, checksum, below, smallest, largest = _statistics(
             keys, mask, lo, hi, checksum, below, smallest, largest, LIMIT, EVEN
         )
-        _take(keys, inside, c, gap, shift, bins_ptr, out_ptr, channels_ptr, number_ptr, size, KEEP)
-    # Sums in 64 bits: they agree with those of the key's width as far as these go.
-    _hand_over(
+        _add_inside(
+            keys, inside, c, gap, shift, bins_ptr, out_ptr, channels_ptr, number_ptr, size, COLLECT
+        )
+    # Sums in 64 bits: modulo the key's width they are the same.
+    _add_to_results(
         checksum_ptr, below_ptr, smallest_ptr, largest_ptr, c, c < channels,
         tl.sum(checksum.to(tl.int64)), tl.sum(below.to(tl.int64)),
         tl.min(smallest).to(tl.int64), tl.max(largest).to(tl.int64),
@@ -132,11 +134,11 @@ def scan_runs(
 
 
 @triton.jit(do_not_specialize=["total", "steps", "splits", "size"])
-def scan_columns(
+def column_statistics(
     x_ptr, lo_ptr, hi_ptr, gap_ptr, shift_ptr, first_ptr, checksum_ptr, below_ptr, smallest_ptr,
     largest_ptr, out_ptr, channels_ptr, number_ptr,
     total, columns, period, inner, steps, splits, size,
-    KEY: tl.constexpr, LIMIT: tl.constexpr, KEEP: tl.constexpr,
+    KEY: tl.constexpr, LIMIT: tl.constexpr, COLLECT: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, VECTOR: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     block, split = program()
@@ -152,15 +154,15 @@ def scan_columns(
     for step in range(split, steps, splits):
         start, offsets, mask = column_tile(step, 0, total, columns, k, in_row, 1, ROWS)
         keys = _read_keys(x_ptr + start, offsets, mask, LIMIT, EVEN)
-        inside, checksum, below, smallest, largest = _look(
+        inside, checksum, below, smallest, largest = _statistics(
             keys, mask, lo[None, :], hi[None, :],
             checksum, below, smallest, largest, LIMIT, EVEN,
         )  # fmt: skip
-        _take(
+        _add_inside(
             keys, inside, c[None, :], gap[None, :], shift[None, :], bins_ptr[None, :],
-            out_ptr, channels_ptr, number_ptr, size, KEEP,
+            out_ptr, channels_ptr, number_ptr, size, COLLECT,
         )  # fmt: skip
-    _hand_over(
+    _add_to_results(
         checksum_ptr, below_ptr, smallest_ptr, largest_ptr, c, in_row,
         tl.sum(checksum.to(tl.int64), 0), tl.sum(below.to(tl.int64), 0),
         tl.min(smallest, 0).to(tl.int64), tl.max(largest, 0).to(tl.int64),

@@ -1,4 +1,4 @@
-"""What enters the units: networks, loaders and errors of all kinds."""
+"""Measuring the inputs of units: networks, loaders and errors of all kinds."""
 
 import copy
 import io
@@ -15,7 +15,7 @@ from small_networks import batches, convnet, same, sgd, train, units
 from torch_srelu import AdaptiveInit, SReLU
 from torch_srelu.adaptive.adaptive_init import _units
 from torch_srelu.adaptive.quantile_search import ChangedStreamError
-from torch_srelu.ops.scan import Counts
+from torch_srelu.ops.key_statistics import KeyHistogram
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -114,7 +114,7 @@ def test_compiled_models_that_have_run(way):
     for name, unit in units(inner).items():
         assert torch.equal(unit.t_r, units(plain)[name].t_r)
         assert f"{'0.' if way == 'a part' else ''}{name} " in init.summary()
-    train(compiled, optimizer, data)  # and the compiled code knows of the thaw
+    train(compiled, optimizer, data)  # and the compiled code is no longer frozen
     for unit in units(inner).values():
         assert unit.a_r.grad is not None
         assert unit.a_r.grad.any()
@@ -327,7 +327,7 @@ def test_memory_is_bounded_for_many_channels():
     searches = init._searches(_units(model), None)
     for search in searches.values():
         search.start()
-    tables = [search._into for search in searches.values()]
-    counts = [table.counts for table in tables if isinstance(table, Counts)]
+    tables = [search._statistics.target for search in searches.values()]
+    counts = [table.counts for table in tables if isinstance(table, KeyHistogram)]
     assert sum(len(c) for c in counts) == 7280
     assert sum(c.nbytes for c in counts) < 256 * 10**6

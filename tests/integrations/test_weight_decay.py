@@ -1,4 +1,4 @@
-"""Weight decay of an optimizer that is there already."""
+"""Excluding SReLU from the weight decay of an existing optimizer."""
 
 import copy
 
@@ -8,7 +8,7 @@ from torch import nn
 from torch.optim import lr_scheduler as schedules
 
 import torch_srelu as ts
-from torch_srelu.integrations.optimizer_groups import move, split
+from torch_srelu.integrations.weight_decay import add_undecayed_groups, move_to_undecayed_group
 
 
 class Decay:
@@ -54,11 +54,11 @@ def train(net, optimizer, scheduler, steps):
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_split_trains_as_with_param_groups(name):
+def test_added_groups_train_as_with_param_groups(name):
     net, twin = network(), network()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.5, weight_decay=0.1)
     scheduler = SCHEDULES[name](optimizer)
-    split(net, optimizer, [scheduler])
+    add_undecayed_groups(net, optimizer, [scheduler])
     groups = ts.param_groups(twin, lr=0.05, weight_decay=0.1)
     reference = torch.optim.SGD(groups, momentum=0.5)
     train(net, optimizer, scheduler, 5)
@@ -67,10 +67,10 @@ def test_split_trains_as_with_param_groups(name):
         assert torch.equal(a, b)
 
 
-def test_move_trains_as_with_param_groups():
+def test_moved_parameters_train_as_with_param_groups():
     net, twin = network(), network()
     optimizer = torch.optim.AdamW(two_groups(net), lr=0.01)
-    move(net, optimizer)
+    move_to_undecayed_group(net, optimizer)
     reference = torch.optim.AdamW(ts.param_groups(twin, lr=0.01, groups=two_groups(twin)))
     for network_, o in ((net, optimizer), (twin, reference)):
         train(network_, o, SCHEDULES["cosine"](o), 5)
@@ -85,17 +85,17 @@ def test_a_resumed_run_is_the_same_run(name, way):
         optimizer = torch.optim.AdamW(two_groups(net), lr=0.01)
         scheduler = SCHEDULES[name](optimizer)
         if way == "split":
-            split(net, optimizer, [scheduler])
+            add_undecayed_groups(net, optimizer, [scheduler])
         if way == "move, load, move":
-            move(net, optimizer)
+            move_to_undecayed_group(net, optimizer)
         if saved:
             net.load_state_dict(saved[0])
             optimizer.load_state_dict(saved[1])
             scheduler.load_state_dict(saved[2])
         if way.startswith("move"):
-            move(net, optimizer)
+            move_to_undecayed_group(net, optimizer)
         if way == "move twice":
-            move(net, optimizer)
+            move_to_undecayed_group(net, optimizer)
         return optimizer, scheduler
 
     net = network()
@@ -110,7 +110,7 @@ def test_a_resumed_run_is_the_same_run(name, way):
         assert torch.equal(a, b)
 
 
-@pytest.mark.parametrize("way", [split, move])
+@pytest.mark.parametrize("way", [add_undecayed_groups, move_to_undecayed_group])
 def test_an_optimizer_without_decay_stays_as_it_is(way):
     net = network()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -122,7 +122,7 @@ def test_an_optimizer_without_decay_stays_as_it_is(way):
 def test_move_leaves_an_optimizer_that_has_no_place_to_move_to():
     net = network()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1, weight_decay=0.1)
-    move(net, optimizer)
+    move_to_undecayed_group(net, optimizer)
     assert optimizer.param_groups[0]["params"] == list(net.parameters())
     with pytest.raises(ValueError, match=r"build it from torch_srelu.param_groups"):
         ts.AdaptiveInit(net, optimizer)
@@ -131,7 +131,7 @@ def test_move_leaves_an_optimizer_that_has_no_place_to_move_to():
 def test_a_state_of_other_groups_is_refused_by_a_moved_optimizer():
     net = network()
     optimizer = torch.optim.AdamW(two_groups(net), lr=0.01)
-    move(net, optimizer)
+    move_to_undecayed_group(net, optimizer)
     other = torch.optim.AdamW(net[0].parameters(), lr=0.01).state_dict()
     before = copy.deepcopy(optimizer.state_dict())
     with pytest.raises(ValueError, match="different number of parameter groups"):
@@ -147,14 +147,14 @@ def test_names_go_with_their_parameters():
     net = network()
     names = {p: name for name, p in net.named_parameters()}
     alone = torch.optim.SGD(net.named_parameters(), lr=0.1, weight_decay=0.1)
-    split(net, alone)
+    add_undecayed_groups(net, alone)
     decayed, rest = (
         [(n, p) for n, p in net.named_parameters() if ("bias" in n) == bias] for bias in (0, 1)
     )
     groups = [{"params": decayed, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}]
     moved = torch.optim.SGD(copy.copy(groups), lr=0.1)
     built = names_by_group(moved)
-    move(net, moved)
+    move_to_undecayed_group(net, moved)
     for optimizer in (alone, moved):
         assert names_by_group(optimizer) == [
             [names[p] for p in group["params"]] for group in optimizer.param_groups
