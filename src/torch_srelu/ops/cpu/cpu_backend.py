@@ -20,7 +20,7 @@ ADDS_BIAS = False  # whether its kernels compute SReLU of x + bias
 FUSES_BACKWARD = False  # whether they add two gradients, and compute sums for a batch norm
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}  # places in the C tables
 
-ABI = 2  # of the functions below; the same number stands in srelu.c
+ABI = 3  # of the functions below; the same number stands in srelu.c
 
 _isa: int | None = None  # a place in ISAS; None: the best that this machine has
 
