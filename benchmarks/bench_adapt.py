@@ -30,7 +30,7 @@ from torch_srelu.adaptive.quantile_search import QuantileSearch
 from torch_srelu.lab.config.recipes import recipe
 from torch_srelu.lab.data.batches import Batches
 from torch_srelu.lab.data.pipeline import EVALUATED
-from torch_srelu.lab.models.nin_networks import build
+from torch_srelu.lab.models.network_registry import network_spec
 from torch_srelu.lab.records.collect_env import environment
 from torch_srelu.lab.runtime.distributed import Team
 from torch_srelu.lab.runtime.seeds import DropoutStream
@@ -58,7 +58,8 @@ class Bench:
         data = torch.randn(images, 3, 32, 32, generator=draw, device=device)
         labels = torch.randint(10, (images,), generator=draw, device=device)
         dropout = DropoutStream(run.seed, device)
-        net = build(run.net, run.activation, seed=run.seed, dropout=dropout).to(device)
+        spec = network_spec(run.net)
+        net = spec.build(run.activation, seed=run.seed, dropout=dropout).to(device)
         if device.type == "cuda":
             net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         batches = Batches(data, labels, BATCH, run.seed, flips=False, team=Team())

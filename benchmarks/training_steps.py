@@ -17,7 +17,7 @@ from torch import nn
 from torch_srelu import SReLU, convert, param_groups, recompute_outputs
 from torch_srelu.lab.config.recipes import recipe
 from torch_srelu.lab.data.batches import Batches
-from torch_srelu.lab.models.nin_networks import build
+from torch_srelu.lab.models.network_registry import network_spec
 from torch_srelu.lab.runtime.cuda_graphs import captured
 from torch_srelu.lab.runtime.distributed import Team
 from torch_srelu.lab.runtime.seeds import DropoutStream
@@ -81,7 +81,7 @@ def _nin(activation: str, mode: str, setting: Setting) -> Work:
     name = SRELU if activation in RECOMPUTING else activation
     run = recipe("cifar10", name, seed=0, batch=setting.batch, precision=setting.precision)
     dropout = DropoutStream(run.seed, setting.device)
-    net = build(run.net, name, seed=run.seed, dropout=dropout).to(setting.device)
+    net = network_spec(run.net).build(name, seed=run.seed, dropout=dropout).to(setting.device)
     if setting.device.type == "cuda":
         net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     for module in net.modules():

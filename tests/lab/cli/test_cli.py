@@ -25,7 +25,7 @@ from torch_srelu.lab.cli import app
 from torch_srelu.lab.cli.choosing import SETTINGS
 from torch_srelu.lab.data.datasets import DATASETS, Source
 from torch_srelu.lab.models.activation_registry import ACTIVATIONS
-from torch_srelu.lab.models.network_registry import PLANS
+from torch_srelu.lab.models.network_registry import NETWORKS
 
 FILE = "file is a file, where a folder is expected: name a folder, or move the file away"
 COMMANDS = ("compare", "train", "report", "paper", "data", "bench")
@@ -46,7 +46,7 @@ def test_help_names_every_command_and_shows_examples() -> None:
 @pytest.mark.parametrize("command", ["train", "compare"])
 def test_help_names_all_that_can_be_chosen(command: str) -> None:
     words = set(re.findall(r"[\w-]+", srelu(f"{command} --help").output))
-    assert {*ACTIVATIONS, *PLANS, *SETTINGS, "slope", "hinges"} <= words
+    assert {*ACTIVATIONS, *NETWORKS, *SETTINGS, "slope", "hinges"} <= words
 
 
 def test_help_names_the_data_sets_that_can_be_got() -> None:

@@ -14,7 +14,13 @@ from torch_srelu.lab.data.datasets import DATASETS
 from torch_srelu.lab.data.photographs.photograph_batches import KeptBatches, StreamedBatches
 from torch_srelu.lab.models import network_registry
 from torch_srelu.lab.models.layers import normal
-from torch_srelu.lab.models.rivals.stack import Conv, Dense, Plan, Pool, average
+from torch_srelu.lab.models.sequential import (
+    ConvSpec,
+    DenseSpec,
+    PoolSpec,
+    SequentialSpec,
+    average_pool,
+)
 from torch_srelu.lab.runtime.distributed import Team
 from torch_srelu.lab.training.loop import train
 from torch_srelu.lab.training.trainer import Session
@@ -35,11 +41,13 @@ def folder(tmp_path_factory) -> Path:
 def _three_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(DATASETS, "imagenette", replace(DATASETS["imagenette"], classes=3))
     layers = (
-        Pool(average, 32, 32),
-        Conv("conv", 6, 3, padding=1, start=normal(0.002)),
-        Dense("y", 3, acts=False, start=normal(0.01)),
+        PoolSpec(average_pool, 32, 32),
+        ConvSpec("conv", 6, 3, padding=1, initializer=normal(0.002)),
+        DenseSpec("y", 3, acts=False, initializer=normal(0.01)),
     )
-    monkeypatch.setattr(network_registry, "PLANS", {"small": Plan(3, 224, 3, layers, threads=1)})
+    monkeypatch.setattr(
+        network_registry, "NETWORKS", {"small": SequentialSpec(3, 224, 3, layers, threads=1)}
+    )
 
 
 def run_of(activation: str = "srelu", **changes) -> Run:
@@ -138,8 +146,8 @@ def test_an_image_that_cannot_be_decoded_is_counted_in_the_result(tmp_path):
 
 def test_another_number_of_classes_is_refused(folder, monkeypatch):
     monkeypatch.setitem(DATASETS, "imagenette", replace(DATASETS["imagenette"], classes=4))
-    layers = (Dense("y", 4, acts=False),)
-    monkeypatch.setattr(network_registry, "PLANS", {"small": Plan(3, 224, 4, layers)})
+    layers = (DenseSpec("y", 4, acts=False),)
+    monkeypatch.setattr(network_registry, "NETWORKS", {"small": SequentialSpec(3, 224, 4, layers)})
     with pytest.raises(DataError, match=r"imagenette has 4 classes, but .* has 3"):
         source(folder)
 

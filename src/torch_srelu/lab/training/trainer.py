@@ -276,7 +276,7 @@ class Session:
 
 
 def _build(run: Run, device: torch.device, dropout: DropoutStream) -> Network:
-    plan = network_registry.plan(run.net)
+    plan = network_registry.network_spec(run.net)
     net = plan.build(run.activation, run.options, seed=run.seed, dropout=dropout)
     for name, parameter in net.named_parameters():
         if name.rpartition(".")[2] in run.fixed:
