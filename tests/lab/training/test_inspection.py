@@ -1,9 +1,9 @@
 """What is read off a network between two epochs."""
 
 import torch
-from torch_srelu.lab.paper.layers import contests
 
 from torch_srelu.lab.models import network_registry
+from torch_srelu.lab.paper.blocks import contests
 from torch_srelu.lab.paper.contests import wanted
 from torch_srelu.lab.training import inspection
 

@@ -5,13 +5,13 @@ import dataclasses
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch_srelu.lab.paper.layers import contests
 
 from torch_srelu.lab.config.recipes import recipe
 from torch_srelu.lab.config.run import Run
 from torch_srelu.lab.data.batches import Batches
 from torch_srelu.lab.models import network_registry
 from torch_srelu.lab.models.sequential import average_pool, max_pool
+from torch_srelu.lab.paper.blocks import contests
 from torch_srelu.lab.paper.contests import wanted
 from torch_srelu.lab.records import run_record
 from torch_srelu.lab.runtime.distributed import Team
