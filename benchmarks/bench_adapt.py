@@ -28,8 +28,8 @@ import places
 import torch_srelu as ts
 from torch_srelu.adaptive.quantile_search import QuantileSearch
 from torch_srelu.lab.config.recipes import recipe
-from torch_srelu.lab.data.batches import Batches
-from torch_srelu.lab.data.pipeline import EVALUATED
+from torch_srelu.lab.data.batches import TensorBatches
+from torch_srelu.lab.data.pipeline import EVALUATION_BATCH
 from torch_srelu.lab.models.network_registry import network_spec
 from torch_srelu.lab.records.collect_env import environment
 from torch_srelu.lab.runtime.distributed import Team
@@ -62,11 +62,11 @@ class Bench:
         net = spec.build(run.activation, seed=run.seed, dropout=dropout).to(device)
         if device.type == "cuda":
             net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        batches = Batches(data, labels, BATCH, run.seed, flips=False, team=Team())
+        batches = TensorBatches(data, labels, BATCH, run.seed, flips=False, group=Team())
         optimizer, capture = make_optimizer(net, run), device.type == "cuda"
         self.step = Step(net, optimizer, batches, dropout, run, Team(), capture, capture)
         self.net, self.device, self.steps = net, device, batches.steps
-        self.images, self.batches = images, data.split(EVALUATED)
+        self.images, self.batches = images, data.split(EVALUATION_BATCH)
         self.calls = 0
 
     def freeze(self) -> None:

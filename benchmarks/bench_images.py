@@ -98,13 +98,13 @@ def measure(what: str, name: str, given: argparse.Namespace) -> Row:
 
 def opened(run: Run, streamed: bool, given: argparse.Namespace) -> Session:
     """A run that is about to begin, with images that are kept or streamed."""
-    usual = pipeline.KEPT_BYTES
-    pipeline.KEPT_BYTES = 0 if streamed else usual
+    usual = pipeline.RESIDENT_BYTES
+    pipeline.RESIDENT_BYTES = 0 if streamed else usual
     cuda = given.device.type == "cuda"
     try:
         return Session(run, given.data, given.device, Team(), capture=cuda, compiled=cuda)
     finally:
-        pipeline.KEPT_BYTES = usual
+        pipeline.RESIDENT_BYTES = usual
 
 
 def rate(session: Session, alone: bool, epoch: int, steps: int) -> float:

@@ -16,7 +16,7 @@ from torch import nn
 
 from torch_srelu import SReLU, convert, param_groups, recompute_outputs
 from torch_srelu.lab.config.recipes import recipe
-from torch_srelu.lab.data.batches import Batches
+from torch_srelu.lab.data.batches import TensorBatches
 from torch_srelu.lab.models.network_registry import network_spec
 from torch_srelu.lab.runtime.cuda_graphs import captured
 from torch_srelu.lab.runtime.distributed import Team
@@ -90,7 +90,7 @@ def _nin(activation: str, mode: str, setting: Setting) -> Work:
     if activation == IN_PART:
         _recompute_in(net, PARTS["nin"])
     images, labels = setting.data(4, 32, 10)
-    batches = Batches(images, labels, setting.batch, run.seed, flips=False, team=Team())
+    batches = TensorBatches(images, labels, setting.batch, run.seed, flips=False, group=Team())
     batches.begin(0)
     optimizer, capture = make_optimizer(net, run), "captured" in mode
     compiled = "compiled" in mode

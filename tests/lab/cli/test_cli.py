@@ -23,7 +23,7 @@ from torch_srelu import __version__
 from torch_srelu.__main__ import INSTALL
 from torch_srelu.lab.cli import app
 from torch_srelu.lab.cli.choosing import SETTINGS
-from torch_srelu.lab.data.datasets import DATASETS, Source
+from torch_srelu.lab.data.datasets import DATASETS, RemoteFile
 from torch_srelu.lab.models.activation_registry import ACTIVATIONS
 from torch_srelu.lab.models.network_registry import NETWORKS
 
@@ -255,7 +255,7 @@ def test_data_get_downloads_and_says_where(tmp_path: Path, monkeypatch) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/train-images-idx3-ubyte.gz"
-        source = Source(url, hashlib.md5(content).hexdigest())
+        source = RemoteFile(url, hashlib.md5(content).hexdigest())
         monkeypatch.setitem(DATASETS, "mnist", replace(DATASETS["mnist"], sources=(source,)))
         result = srelu("data get mnist --data there")
         server.shutdown()

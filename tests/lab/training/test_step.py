@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_srelu.lab.config.recipes import recipe
 from torch_srelu.lab.config.run import Run
-from torch_srelu.lab.data.batches import Batches
+from torch_srelu.lab.data.batches import TensorBatches
 from torch_srelu.lab.models import network_registry
 from torch_srelu.lab.models.sequential import average_pool, max_pool
 from torch_srelu.lab.paper.blocks import contests
@@ -108,7 +108,9 @@ def test_no_step_waits_for_the_device(name: str):
     run = dataclasses.replace(_trained()[name], batch=2)
     plan = network_registry.network_spec(run.net)
     images = torch.rand(4, plan.channels, plan.size, plan.size)
-    batches = Batches(images, torch.zeros(4, dtype=torch.int64), 2, 1, flips=True, team=Team())
+    batches = TensorBatches(
+        images, torch.zeros(4, dtype=torch.int64), 2, 1, flips=True, group=Team()
+    )
     dropout = DropoutStream(1, CPU)
     net = plan.build(run.activation, run.options, seed=1, dropout=dropout)
     step = Step(net, make_optimizer(net, run), batches, dropout, run, Team(), False, False)

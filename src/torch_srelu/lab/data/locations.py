@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..util import files
 from .data_errors import DataError
-from .datasets import DataSet
+from .datasets import DatasetSpec
 
 VARIABLE = "SRELU_DATA"
 
@@ -29,7 +29,7 @@ def data_folders(root: Path | str | None = None) -> list[Path]:
     return [*folders, cache_folder() / "data"]
 
 
-def find(data: DataSet, root: Path | str | None = None) -> Path | None:
+def find(data: DatasetSpec, root: Path | str | None = None) -> Path | None:
     """The folder or archive that holds ``data``; None if there is none."""
     for folder in data_folders(root):
         for name in data.folders:
@@ -39,7 +39,7 @@ def find(data: DataSet, root: Path | str | None = None) -> Path | None:
     return None
 
 
-def locate(data: DataSet, root: Path | str | None = None) -> Path:
+def locate(data: DatasetSpec, root: Path | str | None = None) -> Path:
     """Like `find`, but not to find it is an error that says where it looked."""
     place = find(data, root)
     if place is None:
@@ -52,18 +52,18 @@ def locate(data: DataSet, root: Path | str | None = None) -> Path:
     return place
 
 
-def spellings(data: DataSet, name: str) -> list[str]:
+def spellings(data: DatasetSpec, name: str) -> list[str]:
     """The names under which an official file may lie on disk, in its different packings."""
     return [name, f"{name}.gz"] if data.kind == "idx" else [name, name.removesuffix(".bin")]
 
 
-def _holds(data: DataSet, folder: Path) -> bool:
+def _holds(data: DatasetSpec, folder: Path) -> bool:
     """Whether any file of ``data`` is there; photographs have no names of their own."""
     names = [spelling for name in data.files for spelling in spellings(data, name)]
     return data.kind == "photographs" or any((folder / name).is_file() for name in names)
 
 
-def verify(data: DataSet, name: str, content: bytes, path: Path) -> None:
+def verify(data: DatasetSpec, name: str, content: bytes, path: Path) -> None:
     """Raises DataError if ``content`` of the official file ``name`` is not what was published.
 
     Files that were found right and have not changed since are not computed again.

@@ -12,21 +12,21 @@ from torch import Tensor
 
 from . import cifar, idx
 from .data_errors import DataError
-from .datasets import DataSet, dataset
+from .datasets import DatasetSpec, dataset
 from .locations import locate, spellings, verify
 
 _SPLIT_SEED = 20161  # fixes which images are held out, once for all runs
 DIGITS_TEST_SHARE = 1 / 3
 
 
-class Images(NamedTuple):
+class LabeledImages(NamedTuple):
     """Images (N, C, H, W) and their classes (N,), both uint8."""
 
     images: Tensor
     labels: Tensor
 
 
-def load(name: str, part: str, root: Path | str | None = None) -> Images:
+def load(name: str, part: str, root: Path | str | None = None) -> LabeledImages:
     """The part "train" or "test" of a data set; only its own files are opened.
 
     Args:
@@ -50,7 +50,7 @@ def load(name: str, part: str, root: Path | str | None = None) -> Images:
     else:
         batches = [cifar.decode(raw, data.label_bytes, where) for where, raw in contents]
         images, labels = (torch.cat(parts) for parts in zip(*batches, strict=True))
-    return _checked(data, Images(images, labels))
+    return _checked(data, LabeledImages(images, labels))
 
 
 def split(labels: Tensor, share: float) -> tuple[Tensor, Tensor]:
@@ -75,7 +75,7 @@ def split(labels: Tensor, share: float) -> tuple[Tensor, Tensor]:
 
 
 def _contents(
-    data: DataSet, names: dict[str, str], root: Path | str | None
+    data: DatasetSpec, names: dict[str, str], root: Path | str | None
 ) -> list[tuple[str, bytes]]:
     """Each file's place, for messages, with its verified content in official form."""
     place = locate(data, root)
@@ -106,7 +106,7 @@ def _contents(
     return contents
 
 
-def _checked(data: DataSet, loaded: Images) -> Images:
+def _checked(data: DatasetSpec, loaded: LabeledImages) -> LabeledImages:
     images, labels = loaded
     if tuple(images.shape[1:]) != data.shape or len(images) != len(labels):
         raise DataError(
@@ -116,13 +116,13 @@ def _checked(data: DataSet, loaded: Images) -> Images:
     return loaded
 
 
-def _digits(part: str) -> Images:
+def _digits(part: str) -> LabeledImages:
     """1,797 digits of 8 x 8 pixels that scikit-learn carries; a fixed third is the test part."""
     table = torch.from_numpy(_digits_table()).to(torch.uint8)
     images, labels = table[:, :-1].reshape(-1, 1, 8, 8), table[:, -1]
     train, test = split(labels, DIGITS_TEST_SHARE)
     chosen = train if part == "train" else test
-    return Images(images[chosen], labels[chosen])
+    return LabeledImages(images[chosen], labels[chosen])
 
 
 def _digits_table() -> np.ndarray:

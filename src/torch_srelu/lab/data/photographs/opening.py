@@ -14,15 +14,15 @@ from .listing import PARTS, Listing, check_same_classes, from_folders
 from .shards import find_shards, from_shards
 
 
-def open_images(root: Path | str, team: Team) -> tuple[Listing, Listing]:
+def open_images(root: Path | str, group: Team) -> tuple[Listing, Listing]:
     """The listings of "train" and "val" below ``root``, of shards where there are any.
 
-    All processes of a team must see the same files; if one does not, all of them raise the same
+    All processes of a group must see the same files; if one does not, all of them raise the same
     error instead of waiting for each other.
 
     Args:
         root: The folder with the parts.
-        team: This process among those that train together.
+        group: This process among those that train together.
     """
     found: tuple[Listing, Listing] | None = None
     problem: str | None = None
@@ -31,7 +31,7 @@ def open_images(root: Path | str, team: Team) -> tuple[Listing, Listing]:
     except DataError as error:
         problem = str(error)
     contents = {} if found is None else found[0].contents() | found[1].contents()
-    problem = _first_problem(problem, contents, team)
+    problem = _first_problem(problem, contents, group)
     if problem is not None:
         raise DataError(problem)
     assert found is not None
@@ -46,9 +46,9 @@ def _open(root: Path) -> tuple[Listing, Listing]:
     return train, val
 
 
-def _first_problem(problem: str | None, contents: dict[str, int], team: Team) -> str | None:
+def _first_problem(problem: str | None, contents: dict[str, int], group: Team) -> str | None:
     """The first problem that any process has, the same for all."""
-    if team.world == 1:
+    if group.world == 1:
         return problem
     reports = of_all((problem, contents), dist.group.WORLD)
     for rank, (told, _) in enumerate(reports):
