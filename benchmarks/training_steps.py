@@ -39,7 +39,7 @@ Work = Callable[[], object]
 
 
 class Setting(NamedTuple):
-    """What all activations have in common."""
+    """What all measured activations have in common."""
 
     device: torch.device
     batch: int
@@ -72,7 +72,7 @@ def why_not(net: str) -> str | None:
         return None
     try:
         import torchvision.models  # noqa: F401
-    except (ImportError, OSError, RuntimeError) as error:  # absent, or made for another torch
+    except (ImportError, OSError, RuntimeError) as error:  # absent, or built for another torch
         return f"torchvision cannot be imported ({error}); install the one for this torch"
     return None
 
@@ -104,7 +104,7 @@ def _nin(activation: str, mode: str, setting: Setting) -> Work:
 
 
 def _resnet50(activation: str, mode: str, setting: Setting) -> Work:
-    from torchvision.models import resnet50  # late: NIN does without torchvision
+    from torchvision.models import resnet50  # not needed for NIN
 
     torch.manual_seed(0)
     net = resnet50()
@@ -135,7 +135,7 @@ def _image_step(net: nn.Module, mode: str, setting: Setting, channels_last: bool
             setting.device.type,
             dtype=torch.bfloat16,
             enabled=setting.precision == "bf16",
-            cache_enabled=False,  # a cast that is kept across a capture would be stale
+            cache_enabled=False,  # a cast cached before a capture would be stale
         ):
             loss = F.cross_entropy(net(images), labels)
         loss.backward()
@@ -183,7 +183,7 @@ def _recompute_in(net: nn.Module, parts: Iterable[str]) -> None:
 
 @functools.cache
 def _pool():
-    """One for all graphs: each replay stands for itself, and five ResNet-50 would not fit."""
+    """One memory pool for all graphs: five of ResNet-50 would not fit without sharing it."""
     return torch.cuda.graph_pool_handle()
 
 

@@ -36,7 +36,7 @@ class DatasetSpec:
         classes: Number of classes.
         train: Official files of the training part with the md5 of their content.
         test: Likewise for the test part.
-        folders: Where the files may lie below a data folder, first match first.
+        folders: Where the files may be in a data folder, first match first.
         label_bytes: Bytes before the pixels of a CIFAR record; the last one is the class.
         white: The value of a full pixel.
         superclasses: The superclass of each class, where the data set has them.

@@ -1,4 +1,4 @@
-"""Where data are looked for, and whether they are what was published."""
+"""Finds data sets on disk and verifies their checksums."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def find(data: DatasetSpec, root: Path | str | None = None) -> Path | None:
 
 
 def locate(data: DatasetSpec, root: Path | str | None = None) -> Path:
-    """Like `find`, but not to find it is an error that says where it looked."""
+    """Like `find`, but raises DataError, which says where it looked, if there is none."""
     place = find(data, root)
     if place is None:
         looked = ", ".join(str(folder) for folder in data_folders(root))
@@ -52,21 +52,21 @@ def locate(data: DatasetSpec, root: Path | str | None = None) -> Path:
     return place
 
 
-def spellings(data: DatasetSpec, name: str) -> list[str]:
-    """The names under which an official file may lie on disk, in its different packings."""
+def names_on_disk(data: DatasetSpec, name: str) -> list[str]:
+    """The names that an official file may have on disk, in its different packings."""
     return [name, f"{name}.gz"] if data.kind == "idx" else [name, name.removesuffix(".bin")]
 
 
 def _holds(data: DatasetSpec, folder: Path) -> bool:
     """Whether any file of ``data`` is there; photographs have no names of their own."""
-    names = [spelling for name in data.files for spelling in spellings(data, name)]
+    names = [found for name in data.files for found in names_on_disk(data, name)]
     return data.kind == "photographs" or any((folder / name).is_file() for name in names)
 
 
 def verify(data: DatasetSpec, name: str, content: bytes, path: Path) -> None:
     """Raises DataError if ``content`` of the official file ``name`` is not what was published.
 
-    Files that were found right and have not changed since are not computed again.
+    The checksums of files that were verified and have not changed since are not computed again.
     """
     expected = data.files[name]
     status = path.stat()

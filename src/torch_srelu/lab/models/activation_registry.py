@@ -1,9 +1,14 @@
-"""The rivals, by name: what stands after each convolution.
+"""Activations by name.
 
-A new one is registered in two lines; its keyword arguments become options of a run:
+A new one is registered with a function that builds its module for one layer. The keyword arguments
+of the function, which need defaults, become options of a run:
 
-    @register("swish-beta")
-    def _(site: Site, beta: float = 1.0) -> nn.Module: ...
+    from torch import nn
+    from torch_srelu.lab.models.activation_registry import ActivationContext, register
+
+    @register("elu")
+    def build_elu(context: ActivationContext, alpha: float = 1.0) -> nn.Module:
+        return nn.ELU(alpha)
 """
 
 from __future__ import annotations

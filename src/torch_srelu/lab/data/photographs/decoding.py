@@ -1,4 +1,4 @@
-"""From the bytes of an image file to its pixels."""
+"""Decodes image files to uint8 tensors."""
 
 from __future__ import annotations
 
