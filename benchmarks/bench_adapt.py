@@ -1,11 +1,11 @@
-"""What `adapt` costs, in epochs of training: NIN for CIFAR-10, random images.
+"""Times `adapt` in epochs of training: NIN for CIFAR-10, random images.
 
     python benchmarks/bench_adapt.py                        # on a GPU if there is one
     python benchmarks/bench_adapt.py --images 512           # enough for a CPU
 
 In each round an epoch (the step that `srelu train` takes, captured on a GPU, units frozen as they
-are before `adapt`), `adapt`, a forward pass alone, and the scans of a pass alone (the input of each
-unit for one batch, looked at once for each batch) take their turn. Printed are the
+are before `adapt`), `adapt`, a forward pass alone, and the scans of a pass alone (each batch scans
+the input of each unit for one batch) are timed one after the other. Printed are the
 medians with the smallest and the largest; the ratio is within a round. Time is wall time on a GPU,
 processor time on a CPU, which other work on the machine disturbs least.
 
@@ -28,9 +28,9 @@ import places
 import torch_srelu as ts
 from torch_srelu.adaptive.quantile_search import QuantileSearch
 from torch_srelu.lab.config.recipes import recipe
-from torch_srelu.lab.data.batches import Batches
-from torch_srelu.lab.data.pipeline import EVALUATED
-from torch_srelu.lab.models.nin_networks import build
+from torch_srelu.lab.data.batches import TensorBatches
+from torch_srelu.lab.data.pipeline import EVALUATION_BATCH
+from torch_srelu.lab.models.network_registry import network_spec
 from torch_srelu.lab.records.collect_env import environment
 from torch_srelu.lab.runtime.distributed import Team
 from torch_srelu.lab.runtime.seeds import DropoutStream
@@ -58,24 +58,25 @@ class Bench:
         data = torch.randn(images, 3, 32, 32, generator=draw, device=device)
         labels = torch.randint(10, (images,), generator=draw, device=device)
         dropout = DropoutStream(run.seed, device)
-        net = build(run.net, run.activation, seed=run.seed, dropout=dropout).to(device)
+        spec = network_spec(run.net)
+        net = spec.build(run.activation, seed=run.seed, dropout=dropout).to(device)
         if device.type == "cuda":
             net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        batches = Batches(data, labels, BATCH, run.seed, flips=False, team=Team())
+        batches = TensorBatches(data, labels, BATCH, run.seed, flips=False, group=Team())
         optimizer, capture = make_optimizer(net, run), device.type == "cuda"
         self.step = Step(net, optimizer, batches, dropout, run, Team(), capture, capture)
         self.net, self.device, self.steps = net, device, batches.steps
-        self.images, self.batches = images, data.split(EVALUATED)
+        self.images, self.batches = images, data.split(EVALUATION_BATCH)
         self.calls = 0
 
     def freeze(self) -> None:
-        """As training is before `adapt`; takes the step that captures all others."""
+        """Freezes the units as before `adapt`; takes the first step, which is captured."""
         self.init = ts.AdaptiveInit(self.net, self.step.optimizer)
         self.step.forget_graph()
         self.train(1)
 
     def train(self, steps: int) -> None:
-        """The first steps of an epoch; so small that nothing breaks."""
+        """The first steps of an epoch, at a rate that changes next to nothing."""
         self.step.begin_epoch(0)
         for number in range(steps):
             self.step(number, rate=1e-6)
@@ -106,18 +107,18 @@ class Bench:
         """A search for each unit, ready for its first pass, and the unit's input for one batch."""
         found: list[tuple[QuantileSearch, Tensor]] = []
 
-        def look(unit: nn.Module, args: tuple[Tensor, ...]) -> None:
+        def hook(unit: nn.Module, args: tuple[Tensor, ...]) -> None:
             search = QuantileSearch(args[0].shape[1], 0.9, device=self.device)
             search.probe(args[0])
             search.start()
             found.append((search, args[0]))
 
         units = [module for module in self.net.modules() if isinstance(module, ts.SReLU)]
-        hooks = [unit.register_forward_pre_hook(look) for unit in units]
+        handles = [unit.register_forward_pre_hook(hook) for unit in units]
         self.forward(self.net.eval(), self.batches[0])
         self.net.train()
-        for hook in hooks:
-            hook.remove()
+        for handle in handles:
+            handle.remove()
         return found
 
     def seconds(self, work: Callable[[], object]) -> float:
@@ -134,13 +135,13 @@ class Bench:
             torch.cuda.synchronize(self.device)
 
     def extra_memory(self, work: Callable[[], object]) -> float:
-        """Peak of GPU memory above what was held before, in MB."""
+        """Peak GPU memory above what was allocated before, in MB."""
         self.wait()
-        held = torch.cuda.memory_allocated(self.device)
+        before = torch.cuda.memory_allocated(self.device)
         torch.cuda.reset_peak_memory_stats(self.device)
         work()
         self.wait()
-        return (torch.cuda.max_memory_allocated(self.device) - held) / 1e6
+        return (torch.cuda.max_memory_allocated(self.device) - before) / 1e6
 
     def round(self) -> dict[str, float]:
         """Seconds of everything, once."""

@@ -1,14 +1,14 @@
-"""Images a second in the training of GoogLeNet, and whether its data keep up.
+"""Times the training of GoogLeNet and its data pipeline, in images a second.
 
     python benchmarks/bench_images.py --data FOLDER              # with imagenette in it
     python benchmarks/bench_images.py --data FOLDER --steps 3 --rounds 1 --device cpu
 
 Photographs that fit are decoded once and kept on the device; more of them are decoded by worker
-processes while the device trains. Measured are training with kept images, which no data can hold
-up, training with streamed ones, and the stream alone. Data keep up where the second is as fast as
-the first, which it can be where the third is faster. A round is an epoch, or `--steps` of it, after
-its first step; rates are medians over the rounds, with the lowest and the highest. They are written
-to images-<device>.csv in runs/bench, with --record in benchmarks/results.
+processes while the device trains. Measured are training with kept images, which never waits for
+data, training with streamed ones, and the stream alone. The pipeline is no bottleneck where the
+second is as fast as the first, which it can be where the third is faster. A round is an epoch, or
+`--steps` of it, after its first step; rates are medians over the rounds, with the lowest and the
+highest. They are written to images-<device>.csv in runs/bench, with --record in benchmarks/results.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rows.append(measure(what, name, given) | here)
         line = "{what:20}{activation:8}{images_per_s:>8} ({lowest} to {highest}) images a second"
         print(line.format(**rows[-1]), flush=True)
-        places.write_csv(path, COLUMNS, rows)  # compiling takes minutes: nothing is to be lost
+        places.write_csv(path, COLUMNS, rows)  # compiling takes minutes: keep what is measured
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -97,14 +97,14 @@ def measure(what: str, name: str, given: argparse.Namespace) -> Row:
 
 
 def opened(run: Run, streamed: bool, given: argparse.Namespace) -> Session:
-    """A run that is about to begin, with images that are kept or streamed."""
-    usual = pipeline.KEPT_BYTES
-    pipeline.KEPT_BYTES = 0 if streamed else usual
+    """A run before its first step, with images kept on the device or streamed."""
+    usual = pipeline.RESIDENT_BYTES
+    pipeline.RESIDENT_BYTES = 0 if streamed else usual
     cuda = given.device.type == "cuda"
     try:
         return Session(run, given.data, given.device, Team(), capture=cuda, compiled=cuda)
     finally:
-        pipeline.KEPT_BYTES = usual
+        pipeline.RESIDENT_BYTES = usual
 
 
 def rate(session: Session, alone: bool, epoch: int, steps: int) -> float:
@@ -118,7 +118,7 @@ def rate(session: Session, alone: bool, epoch: int, steps: int) -> float:
             step(number, LEARNING_RATE)
 
     batches.begin(epoch) if alone else step.begin_epoch(epoch)
-    go(0)  # workers have begun, the step is captured
+    go(0)  # starts the workers, captures the step
     wait(session.device)
     began = time.perf_counter()
     for number in range(1, steps + 1):
@@ -136,7 +136,7 @@ def tables(folder: Path) -> list[str]:
     found = {(row["what"], row["activation"]): row for row in rows}
     lines = [f"| images a second | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
     for what in dict.fromkeys(row["what"] for row in rows):
-        of = ["", *names[1:]] if what == STREAM else names  # no network takes the stream alone
+        of = ["", *names[1:]] if what == STREAM else names  # the stream alone has no network
         shown = [found.get((what, name)) for name in of]
         form = "{images_per_s} ({lowest} to {highest})"
         lines.append(f"| {what} | {' | '.join(form.format(**r) if r else '' for r in shown)} |")

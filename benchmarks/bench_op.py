@@ -1,4 +1,4 @@
-"""The price of SReLU beside its rivals': ``make bench``, on whatever device is there.
+"""Times SReLU and other activations, forward and backward: ``make bench``, on a CPU or a GPU.
 
 Prints a table of ratios for every tensor and writes all timings, with percentiles, hardware and
 versions, to ``runs/bench/op-<device>.csv``; with ``--record`` to ``benchmarks/results``, where the
@@ -110,18 +110,18 @@ def touch_memory() -> None:
     """Writes to half of the free memory once.
 
     A virtual machine may get its memory from its host when it is first touched, a page at a time:
-    that takes several times what is timed here, and would hit whoever gets a fresh page.
+    that takes several times what is timed here, and would fall on any activation with a fresh page.
     """
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     torch.ones(free // 2, dtype=torch.uint8)
 
 
 def place_results(fresh: bool) -> None:
-    """Has the C library take large results from the system, and give them back; if not fresh, none.
+    """Makes the C library allocate large results anew from the system; if not fresh, reuse memory.
 
-    Results above 32 MiB are fresh memory in a young process, and small ones are memory at hand. In
-    between, and in an older process, they are one or the other, for one rival and not for another,
-    and that decides more than what is timed. What is small stays at hand in either case.
+    Results above 32 MiB are fresh memory in a new process, and small ones are reused memory. In
+    between, and in an older process, they are one or the other, for one activation and not for
+    another, which weighs more than what is timed. Small results reuse memory in either case.
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):  # glibc
@@ -167,7 +167,7 @@ SHOWN = ("prelu", "gelu", "srelu reference", "srelu compiled", "srelu fused")
 
 
 def tables(folder: Path) -> list[str]:
-    """What was recorded of large tensors, ResNet-50's and a CPU's, as multiples of relu's time."""
+    """Recorded times of large tensors, ResNet-50's and a CPU's, as multiples of relu's."""
     return [
         *_of_large_tensors(folder),
         *_of_few(sorted(folder.glob("resnet-*.csv")), "ResNet-50"),
@@ -196,7 +196,7 @@ def _of_large_tensors(folder: Path) -> list[str]:
 
 
 def _of_few(paths: list[Path], title: str) -> list[str]:
-    """Tables of all tensors that were timed, with the few that they were timed beside."""
+    """Tables of all tensors that were timed with the activations of `FEW`."""
     found = []
     for path in paths:
         rows, device = _timed(path)
@@ -218,14 +218,14 @@ def _of_few(paths: list[Path], title: str) -> list[str]:
 
 
 def _timed(path: Path) -> tuple[list[dict[str, str]], str]:
-    """The rows to be shown, of captured graphs where there are, and the kind of device."""
+    """The rows of captured graphs if there are any, else all, and the kind of device."""
     rows = places.read_csv(path)
     clock = "gpu" if any(r["clock"] == "gpu" for r in rows) else "wall"
     return [r for r in rows if r["clock"] == clock], "GPU" if clock == "gpu" else "CPU"
 
 
 def _by_tensor(rows: list[dict[str, str]], which: str) -> dict[tuple, dict[str, float]]:
-    """Of each tensor, every provider's time for a pass."""
+    """Times of one pass: for each tensor, by provider."""
     found: dict[tuple, dict[str, float]] = {}
     for r in rows:
         if r["pass"] == which:

@@ -1,9 +1,9 @@
-"""What a training step of NIN and of ResNet-50 costs with each activation, in time and memory.
+"""Times training steps of NIN and ResNet-50 with each activation, and measures their memory.
 
     python benchmarks/bench_step.py                              # eager; on a GPU captured too
     python benchmarks/bench_step.py --nets nin --modes compiled  # compiling takes longer
 
-The activations take turns, a few steps each, so that a machine that slows down slows down for all.
+The activations alternate, a few steps each, so that a machine that slows down affects all alike.
 Times are medians over the turns; a ratio is the median of the ratios to in-place relu within a
 turn. Peak memory is that of one step of a network alone: weights, optimizer, data and everything
 the step allocates (not told apart in captured steps, which own their memory, or on a CPU). "srelu
@@ -48,7 +48,7 @@ COLUMNS = (
 )
 BATCH = {"nin": 128, "resnet50": 256, "vit_s": 64}
 PIXELS = {"nin": 32, "resnet50": 224, "vit_s": 224}
-TURN_S = 0.15  # what a turn should last at least
+TURN_S = 0.15  # minimum length of a turn
 Row = dict[str, Any]
 
 
@@ -89,13 +89,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     if given.turns < 3:
         parser.error(f"--turns must be at least 3, or there is no spread; got {given.turns}")
     for net in given.nets:
-        if reason := why_not(net):  # now, and not after other networks were measured
+        if reason := why_not(net):  # before other networks are measured
             others = " ".join(name for name in given.nets if name != net)
             parser.error(f"{net}: {reason}" + (f", or give --nets {others}" if others else ""))
     given.device = torch.device("cuda" if cuda else "cpu")
     given.precision = given.precision or ("bf16" if cuda else "float32")
     if RELU not in given.activations:
-        given.activations.insert(0, RELU)  # what the others are compared with
+        given.activations.insert(0, RELU)  # the baseline
     return given
 
 
@@ -127,7 +127,7 @@ def measure(
 
 
 def prepare(net: str, activation: str, mode: str, setting: Setting) -> tuple[Work, int | None]:
-    """A step that has been taken before, and the bytes that it needs at most."""
+    """A step after two warm-up calls, and its peak memory in bytes."""
     forget(setting.device)
     before = torch.cuda.memory_allocated() if setting.device.type == "cuda" else 0
     work = training_step(net, activation, mode, setting)
@@ -141,7 +141,7 @@ def prepare(net: str, activation: str, mode: str, setting: Setting) -> tuple[Wor
 
 
 def forget(device: torch.device) -> None:
-    """Gives back the memory of what is no longer used."""
+    """Frees memory that is no longer used."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
@@ -181,7 +181,7 @@ def describe(rows: list[Row]) -> None:
 
 
 def save(rows: list[Row], path: Path, where: dict[str, Any]) -> None:
-    """Writes ``rows`` in the place of older ones of the same network and mode."""
+    """Writes ``rows``, which replace older ones of the same network and mode."""
     here = places.stamp(where)
     measured = {(row["net"], row["mode"]) for row in rows}
     old = [row for row in places.read_csv(path) if (row["net"], row["mode"]) not in measured]

@@ -6,7 +6,7 @@
 
 Bytes are those that must move: forward reads the input and writes the output; backward reads the
 gradient and the input and writes the gradient of the input. The floor is a negation of the same
-tensor, which does nothing but move bytes. On a GPU, times are those of captured graphs.
+tensor, which only moves bytes. On a GPU, times are those of captured graphs.
 """
 
 from __future__ import annotations

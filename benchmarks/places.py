@@ -1,4 +1,4 @@
-"""Where measurements are written and read: one's own, and those that are committed."""
+"""Reads and writes measurements: your own in runs/bench, the committed ones in results."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ STAMP = ("hardware", "threads", "torch_srelu", "torch", "source", "measured")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options from which `chosen` makes a folder."""
+    """Adds the options that `chosen` reads."""
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--out", type=Path, help=f"folder of measurements; else {OWN}")
     place.add_argument("--record", action="store_true", help="write to the committed measurements")
 
 
 def chosen(given: argparse.Namespace) -> Path:
-    """The folder that the options name: committed measurements are replaced only where asked."""
+    """The folder that the options name; committed measurements are replaced with --record only."""
     return given.out or (COMMITTED if given.record else OWN)
 
 
 def stamp(where: Mapping[str, Any]) -> dict[str, Any]:
-    """What a measurement has of the `environment` it was taken in; `source` tells its code."""
+    """The columns that come from the `environment`; `source` is a digest of the code."""
     here = {**where, **where["versions"], "measured": where["started"]}
     return {name: here[name] for name in STAMP}
 
@@ -43,7 +43,7 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> None:
-    """All rows, complete or not at all; says where they are."""
+    """Writes all rows atomically and prints the path."""
     text = io.StringIO()
     out = csv.DictWriter(text, columns, lineterminator="\n")
     out.writeheader()

@@ -16,8 +16,8 @@ from torch import nn
 
 from torch_srelu import SReLU, convert, param_groups, recompute_outputs
 from torch_srelu.lab.config.recipes import recipe
-from torch_srelu.lab.data.batches import Batches
-from torch_srelu.lab.models.nin_networks import build
+from torch_srelu.lab.data.batches import TensorBatches
+from torch_srelu.lab.models.network_registry import network_spec
 from torch_srelu.lab.runtime.cuda_graphs import captured
 from torch_srelu.lab.runtime.distributed import Team
 from torch_srelu.lab.runtime.seeds import DropoutStream
@@ -39,7 +39,7 @@ Work = Callable[[], object]
 
 
 class Setting(NamedTuple):
-    """What all activations have in common."""
+    """What all measured activations have in common."""
 
     device: torch.device
     batch: int
@@ -72,7 +72,7 @@ def why_not(net: str) -> str | None:
         return None
     try:
         import torchvision.models  # noqa: F401
-    except (ImportError, OSError, RuntimeError) as error:  # absent, or made for another torch
+    except (ImportError, OSError, RuntimeError) as error:  # absent, or built for another torch
         return f"torchvision cannot be imported ({error}); install the one for this torch"
     return None
 
@@ -81,7 +81,7 @@ def _nin(activation: str, mode: str, setting: Setting) -> Work:
     name = SRELU if activation in RECOMPUTING else activation
     run = recipe("cifar10", name, seed=0, batch=setting.batch, precision=setting.precision)
     dropout = DropoutStream(run.seed, setting.device)
-    net = build(run.net, name, seed=run.seed, dropout=dropout).to(setting.device)
+    net = network_spec(run.net).build(name, seed=run.seed, dropout=dropout).to(setting.device)
     if setting.device.type == "cuda":
         net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     for module in net.modules():
@@ -90,7 +90,7 @@ def _nin(activation: str, mode: str, setting: Setting) -> Work:
     if activation == IN_PART:
         _recompute_in(net, PARTS["nin"])
     images, labels = setting.data(4, 32, 10)
-    batches = Batches(images, labels, setting.batch, run.seed, flips=False, team=Team())
+    batches = TensorBatches(images, labels, setting.batch, run.seed, flips=False, group=Team())
     batches.begin(0)
     optimizer, capture = make_optimizer(net, run), "captured" in mode
     compiled = "compiled" in mode
@@ -104,7 +104,7 @@ def _nin(activation: str, mode: str, setting: Setting) -> Work:
 
 
 def _resnet50(activation: str, mode: str, setting: Setting) -> Work:
-    from torchvision.models import resnet50  # late: NIN does without torchvision
+    from torchvision.models import resnet50  # not needed for NIN
 
     torch.manual_seed(0)
     net = resnet50()
@@ -135,7 +135,7 @@ def _image_step(net: nn.Module, mode: str, setting: Setting, channels_last: bool
             setting.device.type,
             dtype=torch.bfloat16,
             enabled=setting.precision == "bf16",
-            cache_enabled=False,  # a cast that is kept across a capture would be stale
+            cache_enabled=False,  # a cast cached before a capture would be stale
         ):
             loss = F.cross_entropy(net(images), labels)
         loss.backward()
@@ -183,7 +183,7 @@ def _recompute_in(net: nn.Module, parts: Iterable[str]) -> None:
 
 @functools.cache
 def _pool():
-    """One for all graphs: each replay stands for itself, and five ResNet-50 would not fit."""
+    """One memory pool for all graphs: five of ResNet-50 would not fit without sharing it."""
     return torch.cuda.graph_pool_handle()
 
 

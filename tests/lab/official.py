@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from torch_srelu.lab.data import cifar
-from torch_srelu.lab.data.datasets import DATASETS, DataSet
+from torch_srelu.lab.data.datasets import DATASETS, DatasetSpec
 
 
 def idx_file(array: np.ndarray) -> bytes:
@@ -18,7 +18,7 @@ def idx_file(array: np.ndarray) -> bytes:
     return header + b"".join(n.to_bytes(4, "big") for n in array.shape) + array.tobytes()
 
 
-def describe(name: str, contents: dict[str, bytes]) -> DataSet:
+def describe(name: str, contents: dict[str, bytes]) -> DatasetSpec:
     """The registered data set, but with the checksums of these contents."""
     data = DATASETS[name]
     sums = {file: hashlib.md5(raw).hexdigest() for file, raw in contents.items()}
@@ -51,7 +51,7 @@ def mnist_arrays(count: int) -> dict[str, np.ndarray]:
     }
 
 
-def write_small(root: Path, name: str, count: int) -> DataSet:
+def write_small(root: Path, name: str, count: int) -> DatasetSpec:
     """Writes ``count`` images a file where the data set is looked for, and describes them."""
     if name == "mnist":
         contents = {file: idx_file(array) for file, array in mnist_arrays(count).items()}

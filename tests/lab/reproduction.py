@@ -7,12 +7,12 @@ from pathlib import Path
 from specimens import record_of
 
 from torch_srelu.lab.config.run import Run
-from torch_srelu.lab.models.nin_networks import Conv, plan
+from torch_srelu.lab.models.network_registry import network_spec
 from torch_srelu.lab.paper.blocks import contests
 from torch_srelu.lab.paper.contests import wanted
 from torch_srelu.lab.records.run_record import Record
 
-LAYERS = {layer.name: 3 for layer in plan("nin-cifar10").layers if isinstance(layer, Conv)}
+LAYERS = {name: 3 for name, _ in network_spec("nin-cifar10").build("relu").activations()}
 # Of 200 images, and the seed more.
 WRONG = {"relu": 24, "lrelu": 22, "prelu": 21, "apl": 20, "srelu-manual": 19, "srelu": 18}
 

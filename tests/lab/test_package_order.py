@@ -26,8 +26,7 @@ ALLOWED = {
     "data.pipeline": {"config.run"},
     "models.googlenet": {"records.run_status"},
     "models.network": {"records.run_status"},
-    "models.rivals.dsn": {"records.run_status"},
-    "models.rivals.stack": {"records.run_status"},
+    "models.sequential": {"records.run_status"},
     "report.sections": {"paper.published"},
 }
 

@@ -23,9 +23,9 @@ from torch_srelu import __version__
 from torch_srelu.__main__ import INSTALL
 from torch_srelu.lab.cli import app
 from torch_srelu.lab.cli.choosing import SETTINGS
-from torch_srelu.lab.data.datasets import DATASETS, Source
+from torch_srelu.lab.data.datasets import DATASETS, RemoteFile
 from torch_srelu.lab.models.activation_registry import ACTIVATIONS
-from torch_srelu.lab.models.network_registry import PLANS
+from torch_srelu.lab.models.network_registry import NETWORKS
 
 FILE = "file is a file, where a folder is expected: name a folder, or move the file away"
 COMMANDS = ("compare", "train", "report", "paper", "data", "bench")
@@ -46,7 +46,7 @@ def test_help_names_every_command_and_shows_examples() -> None:
 @pytest.mark.parametrize("command", ["train", "compare"])
 def test_help_names_all_that_can_be_chosen(command: str) -> None:
     words = set(re.findall(r"[\w-]+", srelu(f"{command} --help").output))
-    assert {*ACTIVATIONS, *PLANS, *SETTINGS, "slope", "hinges"} <= words
+    assert {*ACTIVATIONS, *NETWORKS, *SETTINGS, "slope", "hinges"} <= words
 
 
 def test_help_names_the_data_sets_that_can_be_got() -> None:
@@ -255,7 +255,7 @@ def test_data_get_downloads_and_says_where(tmp_path: Path, monkeypatch) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/train-images-idx3-ubyte.gz"
-        source = Source(url, hashlib.md5(content).hexdigest())
+        source = RemoteFile(url, hashlib.md5(content).hexdigest())
         monkeypatch.setitem(DATASETS, "mnist", replace(DATASETS["mnist"], sources=(source,)))
         result = srelu("data get mnist --data there")
         server.shutdown()

@@ -10,7 +10,7 @@ import pytest
 
 from torch_srelu.lab.data import download
 from torch_srelu.lab.data.data_errors import DataError
-from torch_srelu.lab.data.datasets import DATASETS, DataSet, Source
+from torch_srelu.lab.data.datasets import DATASETS, DatasetSpec, RemoteFile
 
 CONTENT = bytes(range(256)) * 4000  # more than one chunk
 
@@ -55,9 +55,9 @@ def server() -> Iterator[Server]:
         thread.join()
 
 
-def offered(server: Server, path: str = "file.tar.gz", md5: str | None = None) -> DataSet:
+def offered(server: Server, path: str = "file.tar.gz", md5: str | None = None) -> DatasetSpec:
     url = f"http://127.0.0.1:{server.server_address[1]}/{path}"
-    source = Source(url, md5 or hashlib.md5(CONTENT).hexdigest())
+    source = RemoteFile(url, md5 or hashlib.md5(CONTENT).hexdigest())
     return dataclasses.replace(DATASETS["cifar10"], sources=(source,))
 
 
@@ -109,7 +109,7 @@ def test_a_missing_file_and_an_absent_server(server, tmp_path):
     with pytest.raises(DataError, match="answered 404"):
         download.get(offered(server, "other.tar.gz"), tmp_path)
     absent = dataclasses.replace(
-        DATASETS["cifar10"], sources=(Source("http://127.0.0.1:1/file.tar.gz", "0"),)
+        DATASETS["cifar10"], sources=(RemoteFile("http://127.0.0.1:1/file.tar.gz", "0"),)
     )
     with pytest.raises(DataError, match="cannot be reached"):
         download.get(absent, tmp_path)

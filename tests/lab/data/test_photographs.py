@@ -21,10 +21,10 @@ from torch_srelu.lab.data.photographs.decoding import decode
 from torch_srelu.lab.data.photographs.listing import Listing
 from torch_srelu.lab.data.photographs.opening import open_images
 from torch_srelu.lab.data.photographs.photograph_batches import (
-    KeptBatches,
+    ResidentBatches,
     StreamedBatches,
-    evaluated,
-    load_whole,
+    decode_all,
+    decode_center_crops,
 )
 from torch_srelu.lab.runtime.distributed import Team
 from two_processes import run_in_two_processes
@@ -32,8 +32,8 @@ from two_processes import run_in_two_processes
 CPU = torch.device("cpu")
 
 
-def streamed(listing: Listing, workers: int = 0, team: Team | None = None) -> StreamedBatches:
-    return StreamedBatches(listing, 4, seed=3, device=CPU, team=team or Team(), workers=workers)
+def streamed(listing: Listing, workers: int = 0, group: Team | None = None) -> StreamedBatches:
+    return StreamedBatches(listing, 4, seed=3, device=CPU, group=group or Team(), workers=workers)
 
 
 def epoch(batches, number: int, step: int = 0) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -142,9 +142,9 @@ def test_no_worker_stays_behind(folders):
 
 def test_images_kept_on_the_device_give_the_same_batches(folders):
     train, _ = open_images(folders, Team())
-    images, labels, skipped = load_whole(train, CPU, workers=0)
+    images, labels, skipped = decode_all(train, CPU, workers=0)
     assert not skipped
-    kept = KeptBatches(images, labels, 4, seed=3, team=Team())
+    kept = ResidentBatches(images, labels, 4, seed=3, group=Team())
     for number in (0, 1):
         assert equal(epoch(kept, number), epoch(streamed(train), number))
     assert equal(epoch(kept, 1, step=1), epoch(streamed(train), 1, step=1))
@@ -153,7 +153,7 @@ def test_images_kept_on_the_device_give_the_same_batches(folders):
 def test_processes_share_each_batch(folders):
     train, _ = open_images(folders, Team())
     whole = epoch(streamed(train), 0)
-    halves = [epoch(streamed(train, team=Team(rank, 2)), 0) for rank in (0, 1)]
+    halves = [epoch(streamed(train, group=Team(rank, 2)), 0) for rank in (0, 1)]
     joined = [
         (torch.cat([a, c]), torch.cat([b, d])) for (a, b), (c, d) in zip(*halves, strict=True)
     ]
@@ -162,7 +162,7 @@ def test_processes_share_each_batch(folders):
 
 def test_evaluation_sees_the_middle_of_every_image(folders):
     _, val = open_images(folders, Team())
-    (x, y), *rest = evaluated(val, CPU, workers=0, skipped=set())
+    (x, y), *rest = decode_center_crops(val, CPU, workers=0, skipped=set())
     assert not rest
     assert torch.equal(y, val.labels)
     middle = decode(val.read(2))[:, 16:240, 16:240].float()
@@ -182,7 +182,7 @@ def test_an_image_that_cannot_be_decoded_is_skipped_and_named(tmp_path):
     assert all(len(x) == 4 for x, _ in taken)  # another image took its place
     assert len(torch.cat([x for x, _ in taken]).flatten(1).unique(dim=0)) == 11
     with pytest.warns(UserWarning, match="cannot be decoded"):
-        images, labels, skipped = load_whole(train, CPU, workers=0)
+        images, labels, skipped = decode_all(train, CPU, workers=0)
     assert skipped == {"train/n02/1.JPEG"}
     assert labels.tolist() == [0] * 4 + [1] * 3 + [2] * 4
     assert torch.equal(images[5], decode(train.read(6)))
@@ -195,15 +195,15 @@ def test_a_last_batch_of_nothing_but_an_unreadable_image_is_left_out(
     root = write_folders(tmp_path)
     (root / "train/n03/3.JPEG").write_bytes(b"no image")
     train, _ = open_images(root, Team())
-    monkeypatch.setattr(batches_module, "_READ", 11)  # the twelfth image is a batch of its own
+    monkeypatch.setattr(batches_module, "_BATCH", 11)  # the twelfth image is a batch of its own
     with pytest.warns(UserWarning, match="train/n03/3.JPEG cannot be decoded and is skipped"):
-        images, labels, skipped = load_whole(train, CPU, workers)
+        images, labels, skipped = decode_all(train, CPU, workers)
     assert skipped == {"train/n03/3.JPEG"}
     assert labels.tolist() == [0] * 4 + [1] * 4 + [2] * 3
     assert len(images) == 11
     skipped = set()
     with pytest.warns(UserWarning, match="cannot be decoded"):
-        pieces = list(evaluated(train, CPU, workers, skipped))
+        pieces = list(decode_center_crops(train, CPU, workers, skipped))
     assert [len(x) for x, _ in pieces] == [11]
     assert skipped == {"train/n03/3.JPEG"}
 
@@ -213,7 +213,7 @@ def test_a_training_batch_without_any_image_is_an_error_in_plain_words(tmp_path,
     root = write_folders(tmp_path)
     (root / "train/n03/3.JPEG").write_bytes(b"no image")
     train, _ = open_images(root, Team())
-    alone = StreamedBatches(train, 1, seed=1, device=CPU, team=Team(), workers=workers)
+    alone = StreamedBatches(train, 1, seed=1, device=CPU, group=Team(), workers=workers)
     message = r"^no image of a whole batch can be decoded, first train/n03/3.JPEG: replace or "
     with (
         pytest.warns(UserWarning, match="cannot be decoded"),
@@ -240,7 +240,7 @@ def test_a_small_share_is_allowed(tmp_path, monkeypatch):
     for name in ("0", "3"):
         (root / f"train/n03/{name}.JPEG").write_bytes(b"no image")
     train, _ = open_images(root, Team())
-    monkeypatch.setattr(decoding_workers, "UNREADABLE_SHARE", 2 / 12)
+    monkeypatch.setattr(decoding_workers, "MAX_UNREADABLE_SHARE", 2 / 12)
     batches = streamed(train)
     with pytest.warns(UserWarning, match="cannot be decoded"):
         epoch(batches, 0)
@@ -307,17 +307,17 @@ def test_a_damaged_shard_is_refused(tmp_path):
 def test_a_batch_larger_than_the_data_is_refused(folders):
     train, _ = open_images(folders, Team())
     with pytest.raises(ValueError, match="a batch of 13 images is more than the 12"):
-        StreamedBatches(train, 13, seed=0, device=CPU, team=Team(), workers=0)
+        StreamedBatches(train, 13, seed=0, device=CPU, group=Team(), workers=0)
 
 
 def missing_for_one(rank: int, group) -> None:
     """Process 1 has folders of its own: in one the last shard is missing, one has a gap."""
-    base, team = Path(os.environ["PHOTOGRAPHS"]), Team(rank, 2)
-    assert len(open_images(base / "whole", team)[0]) == 12
+    base, group = Path(os.environ["PHOTOGRAPHS"]), Team(rank, 2)
+    assert len(open_images(base / "whole", group)[0]) == 12
     with pytest.raises(DataError, match=r"process 1 sees 0 images in train-000001.tar where"):
-        open_images(base / ("no last" if rank else "whole"), team)
+        open_images(base / ("no last" if rank else "whole"), group)
     with pytest.raises(DataError, match=r"process 1: .* lacks train-000002.tar"):
-        open_images(base / ("a gap" if rank else "whole"), team)
+        open_images(base / ("a gap" if rank else "whole"), group)
 
 
 def test_shards_that_one_process_lacks_are_an_error_for_all(tmp_path, monkeypatch):

@@ -11,10 +11,16 @@ from torch_srelu.lab.config.run import Run
 from torch_srelu.lab.data import pipeline
 from torch_srelu.lab.data.data_errors import DataError
 from torch_srelu.lab.data.datasets import DATASETS
-from torch_srelu.lab.data.photographs.photograph_batches import KeptBatches, StreamedBatches
+from torch_srelu.lab.data.photographs.photograph_batches import ResidentBatches, StreamedBatches
 from torch_srelu.lab.models import network_registry
 from torch_srelu.lab.models.layers import normal
-from torch_srelu.lab.models.rivals.stack import Conv, Dense, Plan, Pool, average
+from torch_srelu.lab.models.sequential import (
+    ConvSpec,
+    DenseSpec,
+    PoolSpec,
+    SequentialSpec,
+    average_pool,
+)
 from torch_srelu.lab.runtime.distributed import Team
 from torch_srelu.lab.training.loop import train
 from torch_srelu.lab.training.trainer import Session
@@ -35,11 +41,13 @@ def folder(tmp_path_factory) -> Path:
 def _three_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(DATASETS, "imagenette", replace(DATASETS["imagenette"], classes=3))
     layers = (
-        Pool(average, 32, 32),
-        Conv("conv", 6, 3, padding=1, start=normal(0.002)),
-        Dense("y", 3, acts=False, start=normal(0.01)),
+        PoolSpec(average_pool, 32, 32),
+        ConvSpec("conv", 6, 3, padding=1, initializer=normal(0.002)),
+        DenseSpec("y", 3, acts=False, initializer=normal(0.01)),
     )
-    monkeypatch.setattr(network_registry, "PLANS", {"small": Plan(3, 224, 3, layers, threads=1)})
+    monkeypatch.setattr(
+        network_registry, "NETWORKS", {"small": SequentialSpec(3, 224, 3, layers, threads=1)}
+    )
 
 
 def run_of(activation: str = "srelu", **changes) -> Run:
@@ -56,7 +64,7 @@ def run_of(activation: str = "srelu", **changes) -> Run:
 
 def test_kept_and_streamed_are_the_same_training(folder, tmp_path, monkeypatch):
     kept = train(run_of(ema=0.5), tmp_path / "kept", folder, device=CPU)
-    monkeypatch.setattr(pipeline, "KEPT_BYTES", 0)
+    monkeypatch.setattr(pipeline, "RESIDENT_BYTES", 0)
     streamed = train(run_of(ema=0.5), tmp_path / "streamed", folder, device=CPU)
     for a, b in zip(kept.metrics, streamed.metrics, strict=True):
         assert a._replace(seconds=0) == b._replace(seconds=0)
@@ -72,19 +80,19 @@ def test_kept_and_streamed_are_the_same_training(folder, tmp_path, monkeypatch):
 
 
 def test_both_kinds_are_really_used(folder, monkeypatch):
-    assert isinstance(source(folder).batches, KeptBatches)
-    monkeypatch.setattr(pipeline, "KEPT_BYTES", 0)
+    assert isinstance(source(folder).batches, ResidentBatches)
+    monkeypatch.setattr(pipeline, "RESIDENT_BYTES", 0)
     assert isinstance(source(folder).batches, StreamedBatches)
 
 
-def source(folder: Path, **changes) -> pipeline.Source:
-    return pipeline.open_source(run_of(**changes), folder, CPU, Team())
+def source(folder: Path, **changes) -> pipeline.DataPipeline:
+    return pipeline.open_data_pipeline(run_of(**changes), folder, CPU, Team())
 
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_run_goes_on_in_the_middle_of_an_epoch(folder, tmp_path, monkeypatch, kept):
     if not kept:
-        monkeypatch.setattr(pipeline, "KEPT_BYTES", 0)
+        monkeypatch.setattr(pipeline, "RESIDENT_BYTES", 0)
     run = run_of("relu")
     whole = train(run, tmp_path / "whole", folder, device=CPU)
     first = Session(run, folder, CPU, Team(), capture=False)
@@ -112,18 +120,18 @@ def test_a_run_goes_on_in_the_middle_of_an_epoch(folder, tmp_path, monkeypatch, 
 @pytest.mark.parametrize("kept", [True, False])
 def test_parts_and_validation_share_out_the_images(folder, monkeypatch, kept):
     if not kept:
-        monkeypatch.setattr(pipeline, "KEPT_BYTES", 0)
+        monkeypatch.setattr(pipeline, "RESIDENT_BYTES", 0)
     run = run_of("relu", validation=1 / 3)
-    whole = pipeline.open_source(run, folder, CPU, Team())
+    whole = pipeline.open_data_pipeline(run, folder, CPU, Team())
     held = [len(labels) for _, labels in whole.validation() or ()]
     assert sum(held) == 6
-    images = torch.cat(list(whole.own_part()))
+    images = torch.cat(list(whole.local_images()))
     assert images.shape == (12, 3, 224, 224)
-    assert torch.equal(torch.cat(list(whole.own_part())), images)  # can be read again
+    assert torch.equal(torch.cat(list(whole.local_images())), images)  # can be read again
     assert torch.equal(whole.first(5), images[:5])
     for rank in (0, 1):
-        whole.team = Team(rank, 2)
-        assert torch.equal(torch.cat(list(whole.own_part())), images[rank::2])
+        whole.group = Team(rank, 2)
+        assert torch.equal(torch.cat(list(whole.local_images())), images[rank::2])
 
 
 def test_an_image_that_cannot_be_decoded_is_counted_in_the_result(tmp_path):
@@ -138,8 +146,8 @@ def test_an_image_that_cannot_be_decoded_is_counted_in_the_result(tmp_path):
 
 def test_another_number_of_classes_is_refused(folder, monkeypatch):
     monkeypatch.setitem(DATASETS, "imagenette", replace(DATASETS["imagenette"], classes=4))
-    layers = (Dense("y", 4, acts=False),)
-    monkeypatch.setattr(network_registry, "PLANS", {"small": Plan(3, 224, 4, layers)})
+    layers = (DenseSpec("y", 4, acts=False),)
+    monkeypatch.setattr(network_registry, "NETWORKS", {"small": SequentialSpec(3, 224, 4, layers)})
     with pytest.raises(DataError, match=r"imagenette has 4 classes, but .* has 3"):
         source(folder)
 

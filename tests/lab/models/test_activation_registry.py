@@ -6,14 +6,20 @@ import torch
 import torch.nn.functional as F
 
 from torch_srelu import SReLU, functional
-from torch_srelu.lab.models.activation_registry import ACTIVATIONS, APL, Site, activation, register
+from torch_srelu.lab.models.activation_registry import (
+    ACTIVATIONS,
+    APL,
+    ActivationContext,
+    activation,
+    register,
+)
 from torch_srelu.lab.runtime.seeds import DropoutStream
 
 
-def site(channels: int = 6, height: int = 5, width: int = 4, seed: int = 0) -> Site:
+def context(channels: int = 6, height: int = 5, width: int = 4, seed: int = 0) -> ActivationContext:
     stream = DropoutStream(seed, torch.device("cpu"))
     draws = torch.Generator().manual_seed(seed)
-    return Site(channels, height, width, draws, stream=stream)
+    return ActivationContext(channels, height, width, draws, stream=stream)
 
 
 @pytest.fixture
@@ -23,7 +29,7 @@ def x() -> torch.Tensor:
 
 @pytest.mark.parametrize("name", list(ACTIVATIONS))
 def test_every_activation_keeps_the_shape_and_learns_all_its_parameters(name, x):
-    module = ACTIVATIONS[name].build(site())
+    module = ACTIVATIONS[name].build(context())
     assert ACTIVATIONS[name].is_srelu == isinstance(module, SReLU)
     y = module(x.requires_grad_())
     assert y.shape == x.shape
@@ -47,11 +53,11 @@ def test_every_activation_keeps_the_shape_and_learns_all_its_parameters(name, x)
     ],
 )
 def test_what_each_one_is_before_training(name, expected, x):
-    assert torch.equal(activation(name).build(site())(x), expected(x))
+    assert torch.equal(activation(name).build(context())(x), expected(x))
 
 
 def test_manual_srelu_starts_where_it_is_told(x):
-    built = activation("srelu-manual").build(site(), t_r=0.5, a_l=0.0)
+    built = activation("srelu-manual").build(context(), t_r=0.5, a_l=0.0)
     constant = torch.ones(6)
     expected = functional.srelu(x, 0.5 * constant, constant, 0 * constant, 0 * constant)
     assert torch.equal(built(x), expected)
@@ -61,7 +67,7 @@ def test_manual_srelu_starts_where_it_is_told(x):
 @pytest.mark.parametrize("per", ["channel", "neuron"])
 @pytest.mark.parametrize("hinges", [1, 2, 5])
 def test_apl_is_its_formula(x, per, hinges):
-    module = activation("apl").build(site(), hinges=hinges, per=per)
+    module = activation("apl").build(context(), hinges=hinges, per=per)
     assert isinstance(module, APL)
     a, b, v = (t.detach().double().numpy() for t in (module.a, module.b, x))
     expected = np.maximum(v, 0)
@@ -96,21 +102,21 @@ def test_wrong_options_are_refused(name, options, message):
 
 def test_an_unknown_granularity_of_apl_is_refused():
     with pytest.raises(ValueError, match="choose one of channel, neuron"):
-        activation("apl").build(site(), per="pixel")
+        activation("apl").build(context(), per="pixel")
 
 
 def test_a_negative_number_of_hinges_is_refused(x):
     with pytest.raises(ValueError, match="hinges of apl must not be negative, got -1"):
-        activation("apl").build(site(), hinges=-1)
-    assert torch.equal(activation("apl").build(site(), hinges=0)(x), F.relu(x))
+        activation("apl").build(context(), hinges=-1)
+    assert torch.equal(activation("apl").build(context(), hinges=0)(x), F.relu(x))
 
 
-def test_a_new_activation_is_two_lines(monkeypatch, x):
+def test_a_new_activation_is_registered_with_a_function(monkeypatch, x):
     monkeypatch.setattr("torch_srelu.lab.models.activation_registry.ACTIVATIONS", dict(ACTIVATIONS))
 
     @register("elu-test")
-    def _(site: Site, alpha: float = 1.0) -> torch.nn.Module:
+    def _(context: ActivationContext, alpha: float = 1.0) -> torch.nn.Module:
         return torch.nn.ELU(alpha)
 
     assert activation("elu-test").options == {"alpha": 1.0}
-    assert torch.equal(activation("elu-test").build(site(), alpha=2.0)(x), F.elu(x, 2.0))
+    assert torch.equal(activation("elu-test").build(context(), alpha=2.0)(x), F.elu(x, 2.0))

@@ -24,7 +24,7 @@ SITES = {
 
 
 def build(classes: int, act: str, heads: bool) -> googlenet.GoogLeNet:
-    return googlenet.GoogLeNetPlan(3, googlenet.SIZE, classes, heads).build(act)
+    return googlenet.GoogLeNetSpec(3, googlenet.SIZE, classes, heads).build(act)
 
 
 def count(net: nn.Module) -> int:
@@ -32,13 +32,13 @@ def count(net: nn.Module) -> int:
 
 
 @pytest.mark.parametrize(
-    ("heads", "weights", "sites", "channels"),
+    ("heads", "weights", "activations", "channels"),
     [(False, 6_998_552, 57, 7_280), (True, 13_378_280, 61, 9_584)],
 )
-def test_counts_are_bvlcs(heads, weights, sites, channels):
+def test_counts_are_bvlcs(heads, weights, activations, channels):
     net = build(1000, "relu", heads)
     assert count(net) == weights
-    assert len(list(net.sites())) == sites
+    assert len(list(net.activations())) == activations
     with_srelu = build(1000, "srelu", heads)
     assert count(with_srelu) - weights == 4 * channels
     assert count(build(1000, "prelu", heads)) - weights == channels
@@ -46,7 +46,7 @@ def test_counts_are_bvlcs(heads, weights, sites, channels):
 
 def test_every_block_has_its_published_channels():
     found = dict.fromkeys(SITES, 0)
-    for name, act in build(10, "prelu", False).sites():
+    for name, act in build(10, "prelu", False).activations():
         assert isinstance(act, nn.PReLU)
         block = "stem" if name.startswith("stem") else name.split(".")[1]
         found[block] += act.num_parameters
@@ -55,7 +55,7 @@ def test_every_block_has_its_published_channels():
 
 @pytest.fixture(scope="module")
 def net() -> googlenet.GoogLeNet:
-    return googlenet.PLANS["googlenet-imagenette"].build("srelu", dropout=stream())
+    return googlenet.NETWORKS["googlenet-imagenette"].build("srelu", dropout=stream())
 
 
 def test_shapes_with_and_without_heads(net):
@@ -91,14 +91,14 @@ def test_every_parameter_gets_a_gradient_and_a_rate(net):
     rates = {rate.parameter: (rate.factor, rate.decay) for rate in net.rates(2e-4)}
     assert len(rates) == len(list(net.parameters()))
     for _, layer in net.layers():
-        assert rates[layer.linear.weight] == (1.0, 2e-4)
-        assert rates[layer.linear.bias] == (2.0, 0)
+        assert rates[layer.weights.weight] == (1.0, 2e-4)
+        assert rates[layer.weights.bias] == (2.0, 0)
         assert {rates[p] for p in layer.act.parameters()} <= {(1.0, 0)}
 
 
 def test_weights_start_as_bvlcs():
-    for name, layer in googlenet.PLANS["googlenet-imagenette"].build("relu", seed=1).layers():
-        weight, bias = layer.linear.weight, layer.linear.bias
+    for name, layer in googlenet.NETWORKS["googlenet-imagenette"].build("relu", seed=1).layers():
+        weight, bias = layer.weights.weight, layer.weights.bias
         assert bias is not None
         bound = (3 / weight[0].numel()) ** 0.5
         assert 0.95 * bound < weight.abs().max() <= bound
@@ -107,10 +107,10 @@ def test_weights_start_as_bvlcs():
 
 def test_equal_seeds_give_equal_weights_for_every_activation():
     one, other = (
-        googlenet.PLANS["googlenet-imagenette"].build(act, seed=4) for act in ("relu", "apl")
+        googlenet.NETWORKS["googlenet-imagenette"].build(act, seed=4) for act in ("relu", "apl")
     )
     for (_, a), (_, b) in zip(one.layers(), other.layers(), strict=True):
-        assert torch.equal(a.linear.weight, b.linear.weight)
+        assert torch.equal(a.weights.weight, b.weights.weight)
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Layers: how weights start, dense maps among images, local response normalisation."""
+"""Layers: initial weights, dense layers, convolutions as products, normalisation, norm limits."""
 
 import math
 
@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from torch_srelu.lab.models.convolutions import conv_as_matmul, convolve
 from torch_srelu.lab.models.layers import (
     LRN,
-    Layer,
-    conv_by_matrices,
-    convolution,
-    convolve,
-    dense,
+    ActivatedLayer,
+    ConvSpec,
+    DenseSpec,
     he,
+    limit_norm,
     normal,
     uniform,
     xavier,
@@ -25,7 +25,7 @@ from torch_srelu.lab.runtime.seeds import generator
 
 
 @pytest.mark.parametrize(
-    ("start", "std"),
+    ("initializer", "std"),
     [
         (normal(0.3), 0.3),
         (uniform(0.3), 0.3 / math.sqrt(3)),
@@ -33,9 +33,11 @@ from torch_srelu.lab.runtime.seeds import generator
         (xavier, math.sqrt(1 / 270)),
     ],
 )
-def test_weights_start_with_their_deviation(start, std):
+def test_initial_weights_have_their_deviation(initializer, std):
     before = torch.random.get_rng_state()
-    conv = convolution(30, 40, 3, start, generator(0, "weights"), bias=0.2)
+    conv = ConvSpec("conv", 40, 3, initializer=initializer, bias=0.2).build(
+        30, 5, generator(0, "weights")
+    )
     assert conv.weight.std().item() == pytest.approx(std, rel=0.03)
     assert conv.weight.mean().abs().item() < std / 20
     assert conv.bias is not None
@@ -44,10 +46,11 @@ def test_weights_start_with_their_deviation(start, std):
 
 
 def test_a_dense_layer_acts_like_a_convolution_of_the_whole_image():
-    linear = dense(3 * 4 * 5, 7, normal(0.1), generator(1, "weights"))
-    x = torch.randn(2, 3, 4, 5)
-    expected = F.conv2d(x, linear.weight.view(7, 3, 4, 5), linear.bias)
-    torch.testing.assert_close(Layer(linear, nn.Identity())(x), expected)
+    spec = DenseSpec("dense", 7, initializer=normal(0.1), acts=False)
+    linear = spec.build(3, 4, generator(1, "weights"))
+    x = torch.randn(2, 3, 4, 4)
+    expected = F.conv2d(x, linear.weight.view(7, 3, 4, 4), linear.bias)
+    torch.testing.assert_close(ActivatedLayer(spec, linear, nn.Identity())(x), expected)
 
 
 @given(
@@ -60,7 +63,7 @@ def test_a_dense_layer_acts_like_a_convolution_of_the_whole_image():
     seed=st.integers(0, 99),
 )
 @settings(deadline=None)
-def test_a_convolution_by_matrices_is_a_convolution(
+def test_a_convolution_as_matmul_is_a_convolution(
     sizes, outputs, kernel, stride, padding, layout, seed
 ):
     """Outputs and gradients, in float64; and in the layout that convolutions on a GPU want."""
@@ -70,7 +73,7 @@ def test_a_convolution_by_matrices_is_a_convolution(
     weight = torch.randn(shape, generator=draws).double().contiguous(memory_format=layout)
     x.requires_grad_(), weight.requires_grad_()
     expected = F.conv2d(x, weight, stride=stride, padding=padding)
-    y = conv_by_matrices(x, weight, stride, padding)
+    y = conv_as_matmul(x, weight, stride, padding)
     assert y.is_contiguous(memory_format=torch.channels_last)
     torch.testing.assert_close(y, expected)
     grad = torch.randn(expected.shape, generator=draws).double()
@@ -80,7 +83,7 @@ def test_a_convolution_by_matrices_is_a_convolution(
 
 
 @pytest.mark.parametrize(
-    ("inputs", "outputs", "kernel", "stride", "padding", "needs_grad", "by_matrices"),
+    ("inputs", "outputs", "kernel", "stride", "padding", "needs_grad", "as_matmul"),
     [
         (3, 16, 7, 2, 3, False, True),  # GoogLeNet's first
         (3, 16, 8, 1, 4, False, True),  # maxout's
@@ -90,14 +93,13 @@ def test_a_convolution_by_matrices_is_a_convolution(
         (16, 16, 3, 1, 1, False, False),
     ],
 )
-@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("add_bias", [False, True])
 def test_compiled_convolutions(
-    inputs, outputs, kernel, stride, padding, needs_grad, by_matrices, biased
+    inputs, outputs, kernel, stride, padding, needs_grad, as_matmul, add_bias
 ):
-    """Of matrices where that is quicker and right; the same as ever in any case."""
-    made = convolution(
-        inputs, outputs, kernel, he, generator(0, "weights"), stride=stride, padding=padding, bias=2
-    )
+    """As a product of matrices where that is faster and right; with the same results."""
+    spec = ConvSpec("conv", outputs, kernel, padding, stride, bias=2)
+    made = spec.build(inputs, 9, generator(0, "weights"))
     x = torch.randn(2, inputs, 9, 9, requires_grad=needs_grad)
     graphs = []
 
@@ -105,10 +107,10 @@ def test_compiled_convolutions(
         graphs.append(graph.print_readable(print_output=False))
         return graph
 
-    y = torch.compile(lambda x: convolve(made, x, biased), backend=keep, fullgraph=True)(x)
-    torch.testing.assert_close(y, made(x) - (0 if biased else 2))
-    assert ("linear" in graphs[0]) == by_matrices
-    torch.testing.assert_close(convolve(made, x, biased), y)
+    y = torch.compile(lambda x: convolve(made, x, add_bias), backend=keep, fullgraph=True)(x)
+    torch.testing.assert_close(y, made(x) - (0 if add_bias else 2))
+    assert ("linear" in graphs[0]) == as_matmul
+    torch.testing.assert_close(convolve(made, x, add_bias), y)
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -131,3 +133,19 @@ def test_lrn_adds_squares_in_float32():
         y = LRN()(x)
     assert y.dtype == torch.float16
     torch.testing.assert_close(y.float(), LRN()(x.float()), rtol=1e-3, atol=0)
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (6, 4, 3, 3)])
+def test_weights_above_a_norm_are_scaled_down_and_others_kept(shape):
+    torch.manual_seed(0)
+    scale = torch.linspace(0, 2, 6).reshape(-1, *[1] * (len(shape) - 1))  # the first is 0
+    weight = torch.randn(shape) * scale
+    before = weight.clone()
+    limit_norm(weight, 1.5)
+    for row, old in zip(weight, before, strict=True):
+        norm = old.double().norm()
+        expected = old.double() * min(1, 1.5 / norm) if norm else old.double()
+        torch.testing.assert_close(row.double(), expected, rtol=1e-6, atol=1e-7)
+    short = before.flatten(1).norm(dim=1) <= 1.5
+    assert 0 < short.sum() < 6
+    assert torch.equal(weight[short], before[short])

@@ -6,8 +6,10 @@ import torch
 
 from torch_srelu import SReLU
 from torch_srelu.lab.config.recipes import recipe
-from torch_srelu.lab.models import nin_networks
 from torch_srelu.lab.models.activation_registry import ACTIVATIONS
+from torch_srelu.lab.models.layers import ActivatedLayer, ConvSpec, normal
+from torch_srelu.lab.models.network_registry import network_spec
+from torch_srelu.lab.models.nin_networks import NETWORKS
 from torch_srelu.lab.runtime.seeds import generator
 from torch_srelu.lab.training.step import make_optimizer
 
@@ -28,41 +30,41 @@ def count(net: torch.nn.Module) -> int:
 @pytest.mark.parametrize("name", list(PUBLISHED))
 def test_parameters_are_those_published(name):
     plain, srelu = PUBLISHED[name]
-    assert count(nin_networks.build(name, "relu")) == plain
-    assert count(nin_networks.build(name, "srelu")) - plain == srelu
-    assert count(nin_networks.build(name, "prelu")) - plain == srelu // 4
-    assert count(nin_networks.build(name, "apl")) - plain == srelu
-    assert count(nin_networks.build(name, "srelu-shared")) - plain == 4 * 9
+    assert count(NETWORKS[name].build("relu")) == plain
+    assert count(NETWORKS[name].build("srelu")) - plain == srelu
+    assert count(NETWORKS[name].build("prelu")) - plain == srelu // 4
+    assert count(NETWORKS[name].build("apl")) - plain == srelu
+    assert count(NETWORKS[name].build("srelu-shared")) - plain == 4 * 9
 
 
 def test_apl_per_neuron_adds_what_its_authors_say():
-    added = count(nin_networks.build("nin-cifar10", "apl", {"per": "neuron"})) - 966_986
+    added = count(NETWORKS["nin-cifar10"].build("apl", {"per": "neuron"})) - 966_986
     assert added == 2_525_696
 
 
-@pytest.mark.parametrize("name", list(nin_networks.PLANS))
+@pytest.mark.parametrize("name", list(NETWORKS))
 def test_sizes_shrink_by_half_and_classes_come_out(name):
-    plan, net, sizes = nin_networks.plan(name), nin_networks.build(name, "relu").eval(), []
+    spec, net, sizes = NETWORKS[name], NETWORKS[name].build("relu").eval(), []
     for pool in net.children():
         if isinstance(pool, (torch.nn.MaxPool2d, torch.nn.AvgPool2d)):
             pool.register_forward_hook(lambda _m, _i, out: sizes.append(out.shape[-1]))
-    logits = net(torch.zeros(2, plan.channels, plan.size, plan.size))
-    assert logits.shape == (2, plan.classes)
-    assert sizes == [plan.size // 2, plan.size // 4]
+    logits = net(torch.zeros(2, spec.channels, spec.size, spec.size))
+    assert logits.shape == (2, spec.classes)
+    assert sizes == [spec.size // 2, spec.size // 4]
 
 
 def test_average_pooling_divides_by_what_the_window_covers():
     image = torch.arange(16.0).reshape(1, 1, 4, 4)
     values = image[0, 0].numpy()
     expected = [[values[i : i + 3, j : j + 3].mean() for j in (0, 2)] for i in (0, 2)]
-    pool = nin_networks.build("nin-cifar10", "relu").get_submodule("pool2")
+    pool = NETWORKS["nin-cifar10"].build("relu").get_submodule("pool2")
     np.testing.assert_allclose(pool(image)[0, 0], expected)
 
 
 def test_equal_seeds_give_equal_weights_for_every_activation():
     def weights(activation: str, seed: int) -> list[torch.Tensor]:
-        net = nin_networks.build("nin-digits", activation, seed=seed)
-        return [p for _, block in net.blocks() for p in block.conv.parameters()]
+        net = NETWORKS["nin-digits"].build(activation, seed=seed)
+        return [p for _, block in net.layers() for p in block.weights.parameters()]
 
     reference = weights("relu", 3)
     for name in (name for name, act in ACTIVATIONS.items() if not act.joins):
@@ -86,13 +88,13 @@ def test_equal_seeds_give_equal_weights_for_every_activation():
         ("nin-lifted-mnist", "cccp6", 0.05, 1),
     ],
 )
-def test_layers_start_as_the_plan_says(name, layer, std, bias):
-    block = dict(nin_networks.build(name, "relu", seed=1).blocks())[layer]
-    count = block.conv.weight.numel()
-    assert block.conv.weight.std().item() == pytest.approx(std, rel=4 / (2 * count) ** 0.5)
-    assert block.conv.weight.mean().abs().item() < 4 * std / count**0.5
-    assert block.conv.bias is not None
-    assert torch.equal(block.conv.bias, torch.full_like(block.conv.bias, bias))
+def test_initial_weights_are_as_published(name, layer, std, bias):
+    block = dict(NETWORKS[name].build("relu", seed=1).layers())[layer]
+    count = block.weights.weight.numel()
+    assert block.weights.weight.std().item() == pytest.approx(std, rel=4 / (2 * count) ** 0.5)
+    assert block.weights.weight.mean().abs().item() < 4 * std / count**0.5
+    assert block.weights.bias is not None
+    assert torch.equal(block.weights.bias, torch.full_like(block.weights.bias, bias))
 
 
 @pytest.mark.parametrize(
@@ -101,22 +103,22 @@ def test_layers_start_as_the_plan_says(name, layer, std, bias):
 @pytest.mark.parametrize("activation", ["relu", "apl", "prelu", "srelu"])
 def test_every_parameter_has_its_published_factors_once(dataset, last, activation):
     run = recipe(dataset, activation, seed=0, lr_scale=0.5)
-    net = nin_networks.build(run.net, activation)
+    net = NETWORKS[run.net].build(activation)
     groups = make_optimizer(net, run).param_groups
     found = {p: (g["factor"], g["weight_decay"]) for g in groups for p in g["params"]}
     assert sum(len(g["params"]) for g in groups) == len(found) == len(list(net.parameters()))
     acting = {"prelu": (1.0, 0.0), "apl": (1.0, 1e-3), "srelu": (0.5, 0.0)}
-    for name, block in net.blocks():
+    for name, block in net.layers():
         weight, bias = last if name == "cccp6" else (1.0, 2.0)
-        assert found[block.conv.weight] == (weight, run.weight_decay)
-        assert block.conv.bias is not None
-        assert found[block.conv.bias] == (bias, 0.0)
+        assert found[block.weights.weight] == (weight, run.weight_decay)
+        assert block.weights.bias is not None
+        assert found[block.weights.bias] == (bias, 0.0)
         assert all(found[p] == acting[activation] for p in block.act.parameters())
 
 
 def test_unknown_names_list_the_choices():
     with pytest.raises(ValueError, match=r"did you mean 'nin-cifar10'.*nin-digits"):
-        nin_networks.build("nin-cifar1", "relu")
+        network_spec("nin-cifar1")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
@@ -124,15 +126,15 @@ def test_unknown_names_list_the_choices():
 def test_a_gpu_block_takes_its_bias_along(frozen: bool) -> None:
     """In training, convolution, bias and SReLU are what they are one after the other."""
     torch.manual_seed(0)
-    net = nin_networks.build("nin-digits", "srelu").cuda()
-    block = next(block for _, block in net.blocks())
+    net = NETWORKS["nin-digits"].build("srelu").cuda()
+    block = next(block for _, block in net.layers())
     assert isinstance(block.act, SReLU)
     block.act.frozen = frozen
     x = torch.randn(8, 1, 8, 8, device="cuda")
     grad = torch.randn(8, 32, 8, 8, device="cuda")
     parameters = list(block.parameters())
     got = [block(x), *torch.autograd.grad(block(x), parameters, grad)]
-    plain = block.act(block.conv(x))
+    plain = block.act(block.weights(x))
     expected = [plain, *torch.autograd.grad(plain, parameters, grad)]
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
 
@@ -143,9 +145,8 @@ def test_a_compiled_block_is_the_plain_block(act, kernel: int, needs_grad: bool)
     """Outputs and gradients, the image's too, which code for two threads has had wrong."""
     torch.manual_seed(0)
     torch.set_num_threads(2)
-    block = nin_networks.Block(
-        nin_networks.Conv("conv", 10, kernel, std=0.5), 3, act, generator(0, "weights")
-    )
+    spec = ConvSpec("conv", 10, kernel, kernel // 2, initializer=normal(0.5))
+    block = ActivatedLayer(spec, spec.build(3, 6, generator(0, "weights")), act)
     x = torch.randn(2, 3, 6, 6).to(memory_format=torch.channels_last).requires_grad_(needs_grad)
     wanted = [*block.parameters(), x] if needs_grad else [*block.parameters()]
     plain, compiled = block(x), torch.compile(block, fullgraph=True)(x)

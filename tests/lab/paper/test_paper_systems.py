@@ -14,7 +14,8 @@ from torch_srelu.lab.config.run import Run
 from torch_srelu.lab.config.schedules import learning_rate
 from torch_srelu.lab.data.datasets import DATASETS
 from torch_srelu.lab.models import network_registry
-from torch_srelu.lab.models.nin_networks import Pool, plan
+from torch_srelu.lab.models.nin_networks import NETWORKS
+from torch_srelu.lab.models.sequential import PoolSpec, max_pool
 from torch_srelu.lab.paper.blocks import contests
 from torch_srelu.lab.paper.contests import wanted
 from torch_srelu.lab.paper.system_blocks import SYSTEM_BLOCKS
@@ -39,8 +40,8 @@ TWINS = {
 def test_nin_itself_has_max_pooling_and_its_authors_schedule() -> None:
     for condition, first in (("cifar10", 0.1), ("cifar100", 0.02)):
         run = SYSTEMS["nin"](condition, 1)
-        pools = [layer.kind for layer in plan(run.net).layers if isinstance(layer, Pool)]
-        assert pools == ["max", "max"]
+        pools = [s.pooling for s in NETWORKS[run.net].layers if isinstance(s, PoolSpec)]
+        assert pools == [max_pool, max_pool]
         rates = [learning_rate(run, epoch, run.epochs) for epoch in range(run.epochs)]
         parts = [rates.count(rate) for rate in sorted(set(rates), reverse=True)]
         assert parts == [200, 30, 30]
@@ -121,8 +122,8 @@ def test_googlenet_trains_adapts_and_is_collected(tmp_path) -> None:
     write_folders(tmp_path / "data" / "imagenette", train=1, val=1, classes=classes)
     run = rehearsal(KINDS["googlenet-imagenette+srelu"], freeze=0)  # adapts before its first step
     record = collected(run, tmp_path / "data", tmp_path)
-    net = network_registry.plan(run.net).build("srelu")
-    assert record.parameters().keys() == {name for name, _ in net.sites()}
+    net = network_registry.network_spec(run.net).build("srelu")
+    assert record.parameters().keys() == {name for name, _ in net.activations()}
     assert record.result is not None
     assert record.result["images_an_epoch"] == run.batch * (len(classes) // run.batch)
     assert "test_top5_error" in record.result

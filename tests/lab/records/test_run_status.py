@@ -50,8 +50,8 @@ def test_networks_that_are_known_to_be_slow(losses, status):
 
 def test_which_networks_these_are():
     names = ("maxout-cifar10", "cnn-cifar100", "tree-cifar100", "dsn-mnist")
-    assert {network_registry.plan(name).dead_after for name in names} == {PATIENCE}
-    assert network_registry.plan("nin-cifar10").dead_after == DEAD_AFTER
+    assert {network_registry.network_spec(name).dead_after for name in names} == {PATIENCE}
+    assert network_registry.network_spec("nin-cifar10").dead_after == DEAD_AFTER
 
 
 def rows(losses) -> list[Metrics]:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from torch_srelu.lab.models.nin_networks import build
+from torch_srelu.lab.models.network_registry import network_spec
 from torch_srelu.lab.runtime.seeds import STREAMS, Dropout, DropoutStream, derive, generator
 
 CPU = torch.device("cpu")
@@ -55,5 +55,5 @@ def test_torch_s_own_random_state_is_left_alone():
     stream = DropoutStream(0, CPU)
     stream.seek(0)
     stream.keep(torch.ones(10), 0.5)
-    build("nin-digits", "apl", seed=0)
+    network_spec("nin-digits").build("apl", seed=0)
     assert torch.equal(torch.random.get_rng_state(), before)

@@ -243,8 +243,8 @@ def test_two_trainings_of_the_same_run_at_once_are_refused(tmp_path):
 @pytest.mark.parametrize("patience", [2, 3])
 def test_a_dead_start_is_recorded_and_not_tested(patience, tmp_path, monkeypatch):
     run = tiny("relu", lr=0.0, epochs=5)
-    plan = replace(network_registry.plan(run.net), dead_after=patience)
-    monkeypatch.setitem(network_registry.PLANS, run.net, plan)
+    plan = replace(network_registry.network_spec(run.net), dead_after=patience)
+    monkeypatch.setitem(network_registry.NETWORKS, run.net, plan)
     record = train(run, tmp_path)
     assert record.result is not None
     assert (record.result["status"], record.result["epochs"]) == ("dead", patience)

@@ -6,20 +6,18 @@ import torch
 from torch_srelu.lab.config.recipes import recipe
 from torch_srelu.lab.config.run import Run
 from torch_srelu.lab.models import network_registry
+from torch_srelu.lab.models.layers import ConvSpec, DenseSpec
 from torch_srelu.lab.models.rivals import dsn
-from torch_srelu.lab.models.rivals.maxout_networks import MaxoutPlan
-from torch_srelu.lab.models.rivals.stack import (
-    Conv,
-    Dense,
-    Drop,
-    Norm,
-    Plan,
-    Pool,
-    average,
-    maximum,
+from torch_srelu.lab.models.rivals.stochastic_pooling import StochasticPool2d, StochasticPoolingSpec
+from torch_srelu.lab.models.rivals.tree_prior import REFINED_FROM, TreeNetwork, TreePriorSpec
+from torch_srelu.lab.models.sequential import (
+    DropoutSpec,
+    LRNSpec,
+    PoolSpec,
+    SequentialSpec,
+    average_pool,
+    max_pool,
 )
-from torch_srelu.lab.models.rivals.stochastic_pooling import StochasticPlan, StochasticPool2d
-from torch_srelu.lab.models.rivals.tree_prior import REFINED_FROM, TreeNetwork, TreePlan
 from torch_srelu.lab.records import run_record
 from torch_srelu.lab.runtime.distributed import Team
 from torch_srelu.lab.training.callbacks import Progress
@@ -27,36 +25,36 @@ from torch_srelu.lab.training.loop import train
 from torch_srelu.lab.training.trainer import Session
 
 CPU = torch.device("cpu")
-LAST = Dense("y", 10, acts=False)
-PLANS = {
-    "maxout": MaxoutPlan(
+CONV = ConvSpec("conv", 16, 3, padding=1)
+LAST = DenseSpec("y", 10, acts=False)
+TREE = (0, 0, 0, 1, 1, 1, 2, 2, 3, 3)
+SMALL = {
+    "maxout": SequentialSpec(
         1,
         8,
         10,
         (
-            Drop(0.1),
-            Conv("h0", 12, 3, padding=1, pieces=2, max_norm=1.0),
-            Pool(maximum, 2, 2),
-            Drop(0.2),
-            Dense("h1", 20, pieces=3, max_norm=1.5),
+            DropoutSpec(0.1),
+            ConvSpec("h0", 12, 3, padding=1, pieces=2, max_norm=1.0),
+            PoolSpec(max_pool, 2, 2),
+            DropoutSpec(0.2),
+            DenseSpec("h1", 20, pieces=3, max_norm=1.5),
             LAST,
         ),
         threads=1,
     ),
-    "stochastic": StochasticPlan(
-        1, 8, 10, (Conv("conv", 16, 3, padding=1), Pool(StochasticPool2d, 3, 2), Norm(), LAST)
+    "stochastic": StochasticPoolingSpec(
+        1, 8, 10, (CONV, PoolSpec(StochasticPool2d), LRNSpec(), LAST)
     ),
-    "cnn": Plan(
-        1, 8, 10, (Conv("conv", 16, 3, padding=1), Pool(average, 3, 2), Dense("ip", 20), LAST)
-    ),
-    "dsn": dsn._plan("digits", "softmax"),
-    "tree": TreePlan(1, 8, 10, (Dense("hidden", 30), LAST), (0, 0, 0, 1, 1, 1, 2, 2, 3, 3)),
+    "cnn": SequentialSpec(1, 8, 10, (CONV, PoolSpec(average_pool), DenseSpec("ip", 20), LAST)),
+    "dsn": dsn.supervised_nin("digits", "softmax"),
+    "tree": TreePriorSpec(1, 8, 10, (DenseSpec("hidden", 30), LAST), TREE),
 }
 
 
 @pytest.fixture(autouse=True)
 def _small_networks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(network_registry, "PLANS", network_registry.PLANS | PLANS)
+    monkeypatch.setattr(network_registry, "NETWORKS", network_registry.NETWORKS | SMALL)
 
 
 def run_of(net: str, activation: str = "relu", **changes) -> Run:
@@ -122,7 +120,7 @@ def test_companions_rest_after_their_phase():
     for _ in range(2):
         made.train_epoch(lambda: None)
         seen.append([p.detach().clone() for p in heads.parameters()])
-    fresh = PLANS["dsn"].build("relu", seed=1).get_submodule("heads")
+    fresh = SMALL["dsn"].build("relu", seed=1).get_submodule("heads")
     assert not any(map(torch.equal, seen[0], fresh.parameters()))
     assert all(map(torch.equal, seen[0], seen[1]))  # a quarter of four epochs is over
 
@@ -135,7 +133,7 @@ def test_the_tree_changes_between_epochs_of_the_second_half_only():
     for _ in range(4):
         made.train_epoch(lambda: None)
         trees.append(net.prior.superclass.clone())
-    first = torch.tensor([0, 0, 0, 1, 1, 1, 2, 2, 3, 3])
+    first = torch.tensor(TREE)
     assert REFINED_FROM == 0.5
     assert torch.equal(trees[1], first)
     assert not torch.equal(trees[2], first)

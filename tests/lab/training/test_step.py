@@ -8,9 +8,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_srelu.lab.config.recipes import recipe
 from torch_srelu.lab.config.run import Run
-from torch_srelu.lab.data.batches import Batches
+from torch_srelu.lab.data.batches import TensorBatches
 from torch_srelu.lab.models import network_registry
-from torch_srelu.lab.models.nin_networks import POOLS
+from torch_srelu.lab.models.sequential import average_pool, max_pool
 from torch_srelu.lab.paper.blocks import contests
 from torch_srelu.lab.paper.contests import wanted
 from torch_srelu.lab.records import run_record
@@ -33,7 +33,7 @@ def tiny(activation: str = "srelu", **changes):
 def test_a_step_is_sgd_as_published():
     """The first two updates of a layer, against the formula in float64."""
     made = Session(tiny("relu", weight_decay=0.1), None, CPU, Team(), capture=False)
-    conv = next(b for _, b in made.net.blocks()).conv
+    conv = next(b for _, b in made.net.layers()).conv
     assert conv.bias is not None
     state = [(conv.weight, 1.0, 0.1), (conv.bias, 2.0, 0.0)]  # with factor and decay
     values = [p.detach().double() for p, _, _ in state]
@@ -106,9 +106,11 @@ def _trained() -> dict[str, Run]:
 def test_no_step_waits_for_the_device(name: str):
     """Else it could not be captured. Stochastic pooling does wait, but not in a capture."""
     run = dataclasses.replace(_trained()[name], batch=2)
-    plan = network_registry.plan(run.net)
+    plan = network_registry.network_spec(run.net)
     images = torch.rand(4, plan.channels, plan.size, plan.size)
-    batches = Batches(images, torch.zeros(4, dtype=torch.int64), 2, 1, flips=True, team=Team())
+    batches = TensorBatches(
+        images, torch.zeros(4, dtype=torch.int64), 2, 1, flips=True, group=Team()
+    )
     dropout = DropoutStream(1, CPU)
     net = plan.build(run.activation, run.options, seed=1, dropout=dropout)
     step = Step(net, make_optimizer(net, run), batches, dropout, run, Team(), False, False)
@@ -125,7 +127,7 @@ def test_no_step_waits_for_the_device(name: str):
 def test_compiled_pools_have_the_gradient_of_plain_ones():
     """Windows that the border cuts included, where compilers have been wrong."""
     torch.manual_seed(0)
-    pools = torch.nn.Sequential(*(POOLS[kind](3, stride=2, ceil_mode=True) for kind in POOLS))
+    pools = torch.nn.Sequential(max_pool(3, 2), average_pool(3, 2))
     x = torch.randn(2, 3, 16, 16, requires_grad=True)
     plain = pools(x)
     grad = torch.randn_like(plain)

@@ -22,7 +22,7 @@ def test_equal_seeds_mean_equal_weights_and_batches_for_every_activation():
     def start(activation: str) -> tuple[list, list]:
         run = tiny(activation, augmentation="flips")
         made = Session(run, None, CPU, Team(), capture=False)
-        weights = [p for _, b in made.net.blocks() for p in b.conv.parameters()]
+        weights = [p for _, b in made.net.layers() for p in b.conv.parameters()]
         batches = []
         for epoch in range(2):
             made.batches.begin(epoch)
@@ -63,7 +63,7 @@ def test_validation_images_take_no_part_in_training():
 def test_bf16_trains_in_bf16(tmp_path):
     kinds = set()
     made = Session(tiny(precision="bf16"), None, CPU, Team(), capture=False)
-    for _, block in made.net.blocks():
+    for _, block in made.net.layers():
         block.act.register_forward_hook(lambda _m, _i, out: kinds.add(out.dtype))
     metrics = made.train_epoch(lambda: None)
     assert kinds == {torch.bfloat16}

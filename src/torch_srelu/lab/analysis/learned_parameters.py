@@ -55,8 +55,8 @@ def layers(rival: Rival) -> dict[str, Layer]:
 
 def in_order(run: Run, names: Iterable[str]) -> list[str]:
     """Layer names from the input to the output of the run's network; unknown ones last."""
-    net = network_registry.plan(run.net).build(run.activation, run.options)
-    places = {name: i for i, (name, _) in enumerate(net.sites())}
+    net = network_registry.network_spec(run.net).build(run.activation, run.options)
+    places = {name: i for i, (name, _) in enumerate(net.activations())}
     return sorted(names, key=lambda name: (places.get(name, len(places)), name))
 
 

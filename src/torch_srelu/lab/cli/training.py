@@ -15,7 +15,7 @@ from rich.text import Text
 from ..._text import counted
 from ..analysis import comparison, tables
 from ..config.run import Run
-from ..models.network_registry import PLANS
+from ..models.network_registry import NETWORKS
 from ..records.run_record import Record
 from ..runtime.distributed import world_size
 from ..training.callbacks import Progress, Stopped
@@ -48,7 +48,7 @@ Dataset = Annotated[str, typer.Option(help="Data set; `srelu data` lists them.")
 Net = Annotated[
     str | None,
     typer.Option(
-        help=f"Network, one that fits the data: {', '.join(PLANS)}.",
+        help=f"Network, one that fits the data: {', '.join(NETWORKS)}.",
         show_default="the one published for the data",
     ),
 ]

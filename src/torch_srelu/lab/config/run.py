@@ -15,7 +15,7 @@ from torch_srelu.module import NAMES
 from ..._text import counted
 from ..data.datasets import dataset
 from ..models import network_registry
-from ..models.activation_registry import ACTIVATIONS, Activation, activation
+from ..models.activation_registry import ACTIVATIONS, ActivationSpec, activation
 from ..util.choices import check_choice
 
 OPTIMIZERS = ("sgd",)
@@ -164,11 +164,11 @@ def _check(run: Run) -> None:
     _check_types(run)
     data, net, act = (
         dataset(run.dataset),
-        network_registry.plan(run.net),
+        network_registry.network_spec(run.net),
         activation(run.activation),
     )
     act.check(run.options)
-    net.unit(run.activation)
+    net.supported_activation(run.activation)
     for what, choices in (
         ("optimizer", OPTIMIZERS),
         ("schedule", SCHEDULES),
@@ -181,7 +181,7 @@ def _check(run: Run) -> None:
     if (net.channels, net.size, net.size, net.classes) != (*data.shape, data.classes):
         fitting = [
             name
-            for name, p in network_registry.PLANS.items()
+            for name, p in network_registry.NETWORKS.items()
             if (p.channels, p.size, p.size, p.classes) == (*data.shape, data.classes)
         ]
         raise ValueError(
@@ -251,7 +251,7 @@ def _check_numbers(run: Run) -> None:
         )
 
 
-def _check_activation(run: Run, act: Activation) -> None:
+def _check_activation(run: Run, act: ActivationSpec) -> None:
     if run.freeze and not act.adapts:
         raise ValueError(
             f"{run.activation} has nothing to freeze: freeze must be 0, got {run.freeze}"

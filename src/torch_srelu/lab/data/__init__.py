@@ -1,1 +1,1 @@
-"""Image data as tensors: what there is, where it is looked for, how it is read and prepared."""
+"""Data sets of images: registry, reading, preprocessing, batches."""

@@ -1,8 +1,8 @@
-"""Training data on the device, and the order in which an epoch visits them."""
+"""Batches of training images, in an order that depends on the seed and the epoch alone."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Set
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from ..runtime.seeds import generator
 
 
 def whole_steps(images: int, batch: int) -> int:
-    """The steps of an epoch: whole batches; the rest has its turn in other epochs."""
+    """The steps of an epoch: whole batches; which images are left out varies with the epoch."""
     if batch > images:
         raise ValueError(
             f"a batch of {counted(batch, 'image')} is more than the "
@@ -29,46 +29,43 @@ def epoch_order(images: int, batch: int, seed: int, epoch: int) -> Tensor:
     return order[: steps * batch].view(steps, batch)
 
 
-class BatchSource(Protocol):
-    """What a training step takes its batches from.
+class TrainingBatches:
+    """Base class of what a training step takes its batches from.
 
     Attributes:
         steps: Batches in an epoch.
         device: Where they are.
+        skipped: Names of images that could not be decoded so far.
     """
 
     steps: int
-
-    @property
-    def device(self) -> torch.device: ...
+    device: torch.device
+    skipped: Set[str] = frozenset()
 
     def begin(self, epoch: int, step: int = 0) -> None:
         """Goes to batch ``step`` of ``epoch``."""
-        ...
+        raise NotImplementedError
 
     def advance(self) -> None:
-        """Called before every step, and never captured: waits for data from elsewhere."""
-        ...
+        """Called before every step, and never captured: waits for data that are not there yet."""
 
     def next(self) -> tuple[Tensor, Tensor]:
         """The next images (B, C, H, W) and labels (B,): device work only, which may be captured."""
-        ...
+        raise NotImplementedError
 
     def rewind(self) -> None:
         """Makes some batch the next one, whichever: for steps that only warm up."""
-        ...
 
     def state(self) -> list[Tensor]:
         """The tensors that `next` changes."""
-        ...
+        return []
 
     def close(self) -> None:
-        """Called when no batch is taken any more."""
-        ...
+        """Called when no more batches are taken."""
 
 
-class Batches:
-    """Batches of this process, epoch by epoch: a function of the seed alone.
+class TensorBatches(TrainingBatches):
+    """Batches of this process out of images that are on the device.
 
     The order, the flips and the position are tensors on the device, written in place: taking a
     batch is device work only, and a captured graph takes the next one at each replay.
@@ -79,22 +76,22 @@ class Batches:
         batch: Images in a step, over all processes.
         seed: The run's seed.
         flips: Whether each image is mirrored with probability 1/2, anew in every epoch.
-        team: This process among those that share the batch.
+        group: The processes that share the batch.
     """
 
     def __init__(
-        self, images: Tensor, labels: Tensor, batch: int, seed: int, flips: bool, team: Team
+        self, images: Tensor, labels: Tensor, batch: int, seed: int, flips: bool, group: Team
     ) -> None:
         self.images, self.labels, self.seed = images, labels, seed
+        self.device = images.device
         self.steps, self.batch = whole_steps(len(images), batch), batch
-        self.share = team.share(batch)
+        self.share = group.share(batch)
         local = self.share.stop - self.share.start
-        self.order = torch.zeros(self.steps, local, dtype=torch.int64, device=images.device)
-        self.mirrored = torch.zeros(len(images) if flips else 0, dtype=torch.bool).to(images.device)
-        self.position = torch.zeros(1, dtype=torch.int64, device=images.device)
+        self.order = torch.zeros(self.steps, local, dtype=torch.int64, device=self.device)
+        self.mirrored = torch.zeros(len(images) if flips else 0, dtype=torch.bool).to(self.device)
+        self.position = torch.zeros(1, dtype=torch.int64, device=self.device)
 
     def begin(self, epoch: int, step: int = 0) -> None:
-        """Goes to batch ``step`` of ``epoch``."""
         order = epoch_order(len(self.images), self.batch, self.seed, epoch)
         self.order.copy_(order[:, self.share])
         if len(self.mirrored):
@@ -102,28 +99,20 @@ class Batches:
             self.mirrored.copy_(torch.rand(len(self.images), generator=draws) < 0.5)
         self.position.fill_(step)
 
-    @property
-    def device(self) -> torch.device:
-        return self.images.device
-
-    def advance(self) -> None:
-        """Nothing to wait for: all images are on the device."""
-
-    def close(self) -> None:
-        """Nothing to end."""
-
     def rewind(self) -> None:
-        """Makes the epoch's first batch the next one."""
         self.position.zero_()
 
     def state(self) -> list[Tensor]:
-        """The tensors that `next` changes."""
         return [self.position]
 
-    def next(self) -> tuple[Tensor, Tensor]:
-        """The next images (B, C, H, W) and labels (B,)."""
-        chosen = self.order.index_select(0, self.position)[0]  # (B,)
+    def _next_indices(self) -> Tensor:
+        """Which images (B,) are in the next batch; moves on."""
+        chosen = self.order.index_select(0, self.position)[0]
         self.position += 1
+        return chosen
+
+    def next(self) -> tuple[Tensor, Tensor]:
+        chosen = self._next_indices()
         x, y = self.images.index_select(0, chosen), self.labels.index_select(0, chosen)
         if len(self.mirrored):
             mirrored = self.mirrored.index_select(0, chosen)[:, None, None, None]

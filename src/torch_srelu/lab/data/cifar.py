@@ -52,7 +52,7 @@ def from_python(raw: bytes, label_bytes: int, where: str) -> bytes:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Builds dicts, lists, numbers, strings and numpy arrays; refuses to touch anything else."""
+    """Unpickles dicts, lists, numbers, strings and numpy arrays; refuses anything else."""
 
     def find_class(self, module: str, name: str) -> Any:
         if module in ("numpy.core.multiarray", "numpy._core.multiarray") and name == "_reconstruct":

@@ -1,4 +1,4 @@
-"""What can be wrong with data."""
+"""The error that missing or damaged data raise."""
 
 
 class DataError(ValueError):

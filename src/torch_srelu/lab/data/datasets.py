@@ -6,13 +6,14 @@ that it holds for every packing: gzip or not, python or binary version, folder o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from ..util.choices import check_choice
 
 
 @dataclass(frozen=True)
-class Source:
+class RemoteFile:
     """A file that the publisher offers: address and published md5."""
 
     url: str
@@ -25,7 +26,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class DataSet:
+class DatasetSpec:
     """A data set as published.
 
     Attributes:
@@ -35,7 +36,7 @@ class DataSet:
         classes: Number of classes.
         train: Official files of the training part with the md5 of their content.
         test: Likewise for the test part.
-        folders: Where the files may lie below a data folder, first match first.
+        folders: Where the files may be in a data folder, first match first.
         label_bytes: Bytes before the pixels of a CIFAR record; the last one is the class.
         white: The value of a full pixel.
         superclasses: The superclass of each class, where the data set has them.
@@ -46,13 +47,13 @@ class DataSet:
     kind: str
     shape: tuple[int, int, int]
     classes: int
-    train: dict[str, str]
-    test: dict[str, str]
-    folders: tuple[str, ...]
+    train: dict[str, str] = field(default_factory=dict)
+    test: dict[str, str] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
     label_bytes: int = 1
     white: int = 255
     superclasses: tuple[int, ...] = ()
-    sources: tuple[Source, ...] = ()
+    sources: tuple[RemoteFile, ...] = ()
 
     @property
     def files(self) -> dict[str, str]:
@@ -60,25 +61,41 @@ class DataSet:
         return self.train | self.test
 
 
-def _idx(name: str, folder: str, site: str, content: list[str], packed: list[str]) -> DataSet:
-    """MNIST and its relatives; checksums in the order of the four names below."""
-    names = [
-        "train-images-idx3-ubyte",
-        "train-labels-idx1-ubyte",
-        "t10k-images-idx3-ubyte",
-        "t10k-labels-idx1-ubyte",
+def _idx(name: str, folder: str, site: str, *checksums: tuple[str, str]) -> DatasetSpec:
+    """MNIST and its relatives; md5 of content and of download for each of the four files."""
+    files = [
+        ("train-images-idx3-ubyte", *checksums[0]),
+        ("train-labels-idx1-ubyte", *checksums[1]),
+        ("t10k-images-idx3-ubyte", *checksums[2]),
+        ("t10k-labels-idx1-ubyte", *checksums[3]),
     ]
-    files = list(zip(names, content, strict=True))
-    return DataSet(
+    return DatasetSpec(
         name,
         "idx",
         (1, 28, 28),
         10,
-        train=dict(files[:2]),
-        test=dict(files[2:]),
+        train={file: content for file, content, _ in files[:2]},
+        test={file: content for file, content, _ in files[2:]},
         folders=(name, folder, f"{folder}/raw", "."),
-        sources=tuple(Source(f"{site}/{n}.gz", m) for n, m in zip(names, packed, strict=True)),
+        sources=tuple(RemoteFile(f"{site}/{file}.gz", packed) for file, _, packed in files),
     )
+
+
+def _cifar(
+    name: str,
+    classes: int,
+    folders: tuple[str, ...],
+    md5: str,
+    train: dict[str, str],
+    test: dict[str, str],
+    **more: Any,
+) -> DatasetSpec:
+    """CIFAR in either form, from folders or archives; ``md5`` is that of the binary archive."""
+    stem = name.replace("cifar", "cifar-")
+    folders = (*folders, f"{stem}-binary.tar.gz", f"{stem}-python.tar.gz")
+    source = RemoteFile(f"https://www.cs.toronto.edu/~kriz/{stem}-binary.tar.gz", md5)
+    more = {"folders": folders, "sources": (source,)} | more
+    return DatasetSpec(name, "cifar", (3, 32, 32), classes, train, test, **more)
 
 
 # The coarse label that the official files give to each fine label.
@@ -91,50 +108,32 @@ _CIFAR100_SUPERCLASSES = (
 )
 # fmt: on
 
-_TORONTO = "https://www.cs.toronto.edu/~kriz"
-
-DATASETS: dict[str, DataSet] = {
-    "digits": DataSet("digits", "digits", (1, 8, 8), 10, {}, {}, (), white=16),
+DATASETS: dict[str, DatasetSpec] = {
+    "digits": DatasetSpec("digits", "digits", (1, 8, 8), 10, white=16),
     "mnist": _idx(
         "mnist",
         "MNIST",
         # The author's own site refuses downloads; this copy is the one PyTorch's projects keep.
         "https://ossci-datasets.s3.amazonaws.com/mnist",
-        content=[
-            "6bbc9ace898e44ae57da46a324031adb",
-            "a25bea736e30d166cdddb491f175f624",
-            "2646ac647ad5339dbf082846283269ea",
-            "27ae3e4e09519cfbb04c329615203637",
-        ],
-        packed=[
-            "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-            "d53e105ee54ea40749a09fcbcd1e9432",
-            "9fb629c4189551a2d022fa330f9573f3",
-            "ec29112dd5afa0611ce80d1b7f02629c",
-        ],
+        ("6bbc9ace898e44ae57da46a324031adb", "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
+        ("a25bea736e30d166cdddb491f175f624", "d53e105ee54ea40749a09fcbcd1e9432"),
+        ("2646ac647ad5339dbf082846283269ea", "9fb629c4189551a2d022fa330f9573f3"),
+        ("27ae3e4e09519cfbb04c329615203637", "ec29112dd5afa0611ce80d1b7f02629c"),
     ),
     "fashion-mnist": _idx(
         "fashion-mnist",
         "FashionMNIST",
         "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
-        content=[
-            "f4a8712d7a061bf5bd6d2ca38dc4d50a",
-            "9018921c3c673c538a1fc5bad174d6f9",
-            "8181f5470baa50b63fa0f6fddb340f0a",
-            "15d484375f8d13e6eb1aabb0c3f46965",
-        ],
-        packed=[
-            "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-            "25c81989df183df01b3e8a0aad5dffbe",
-            "bef4ecab320f06d8554ea6380940ec79",
-            "bb300cfdad3c16e7a12a480ee83cd310",
-        ],
+        ("f4a8712d7a061bf5bd6d2ca38dc4d50a", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
+        ("9018921c3c673c538a1fc5bad174d6f9", "25c81989df183df01b3e8a0aad5dffbe"),
+        ("8181f5470baa50b63fa0f6fddb340f0a", "bef4ecab320f06d8554ea6380940ec79"),
+        ("15d484375f8d13e6eb1aabb0c3f46965", "bb300cfdad3c16e7a12a480ee83cd310"),
     ),
-    "cifar10": DataSet(
+    "cifar10": _cifar(
         "cifar10",
-        "cifar",
-        (3, 32, 32),
         10,
+        ("cifar-10-batches-bin", "cifar-10-batches-py"),
+        "c32a1d4ab5d03f1284b67883e8d87530",
         train={
             "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
             "data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
@@ -143,50 +142,30 @@ DATASETS: dict[str, DataSet] = {
             "data_batch_5.bin": "53f37980c15c3d472c316c40844f3f0d",
         },
         test={"test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d"},
-        folders=(
-            "cifar-10-batches-bin",
-            "cifar-10-batches-py",
-            "cifar-10-binary.tar.gz",
-            "cifar-10-python.tar.gz",
-        ),
-        sources=(Source(f"{_TORONTO}/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),),
     ),
-    "cifar100": DataSet(
+    "cifar100": _cifar(
         "cifar100",
-        "cifar",
-        (3, 32, 32),
         100,
+        ("cifar-100-binary", "cifar-100-python"),
+        "03b5dce01913d631647c71ecec9e9cb8",
         train={"train.bin": "6172c7755cfe09b2fe270c85cebc1b15"},
         test={"test.bin": "4499cfba6c016c1be1438163640a0898"},
-        folders=(
-            "cifar-100-binary",
-            "cifar-100-python",
-            "cifar-100-binary.tar.gz",
-            "cifar-100-python.tar.gz",
-        ),
         label_bytes=2,
         superclasses=_CIFAR100_SUPERCLASSES,
-        sources=(
-            Source(f"{_TORONTO}/cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),
-        ),
     ),
     # Class folders or tar shards, below "train" and "val". A network sees 224 x 224 of them.
-    "imagenette": DataSet(
+    "imagenette": DatasetSpec(
         "imagenette",
         "photographs",
         (3, 224, 224),
         10,
-        {},
-        {},
         folders=("imagenette", "imagenette2", "imagenette2-320", "imagenette2-160"),
     ),
-    "imagenet": DataSet(
-        "imagenet", "photographs", (3, 224, 224), 1000, {}, {}, folders=("imagenet",)
-    ),
+    "imagenet": DatasetSpec("imagenet", "photographs", (3, 224, 224), 1000, folders=("imagenet",)),
 }
 
 
-def dataset(name: str) -> DataSet:
+def dataset(name: str) -> DatasetSpec:
     """The data set of that name.
 
     Example:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .data_errors import DataError
-from .datasets import DataSet, Source
+from .datasets import DatasetSpec, RemoteFile
 from .locations import cache_folder
 
 _CHUNK = 1 << 18
@@ -19,7 +19,9 @@ _TIMEOUT = 30
 Progress = Callable[[str, int, int | None], None]  # file, bytes so far, bytes in all if known
 
 
-def get(data: DataSet, root: Path | str | None = None, progress: Progress | None = None) -> Path:
+def get(
+    data: DatasetSpec, root: Path | str | None = None, progress: Progress = lambda *_: None
+) -> Path:
     """Downloads what is missing of ``data``; returns the folder or archive that now holds it.
 
     Args:
@@ -40,11 +42,11 @@ def get(data: DataSet, root: Path | str | None = None, progress: Progress | None
         folder = folder / data.folders[0]
     folder.mkdir(parents=True, exist_ok=True)
     for source in data.sources:
-        _get(source, folder / source.filename, progress or (lambda *_: None))
+        _get(source, folder / source.filename, progress)
     return folder if data.kind == "idx" else folder / data.sources[0].filename
 
 
-def _get(source: Source, target: Path, progress: Progress) -> None:
+def _get(source: RemoteFile, target: Path, progress: Progress) -> None:
     if target.exists() and _md5(target) == source.md5:
         return
     part = target.with_name(target.name + ".part")
@@ -67,7 +69,7 @@ def _get(source: Source, target: Path, progress: Progress) -> None:
     os.replace(part, target)
 
 
-def _fetch(source: Source, part: Path, progress: Progress) -> None:
+def _fetch(source: RemoteFile, part: Path, progress: Progress) -> None:
     """Appends to ``part`` what it lacks; begins anew if the server cannot continue."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(source.url, headers={"Range": f"bytes={have}-"})

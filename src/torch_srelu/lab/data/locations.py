@@ -1,4 +1,4 @@
-"""Where data are looked for, and whether they are what was published."""
+"""Finds data sets on disk and verifies their checksums."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..util import files
 from .data_errors import DataError
-from .datasets import DataSet
+from .datasets import DatasetSpec
 
 VARIABLE = "SRELU_DATA"
 
@@ -29,7 +29,7 @@ def data_folders(root: Path | str | None = None) -> list[Path]:
     return [*folders, cache_folder() / "data"]
 
 
-def find(data: DataSet, root: Path | str | None = None) -> Path | None:
+def find(data: DatasetSpec, root: Path | str | None = None) -> Path | None:
     """The folder or archive that holds ``data``; None if there is none."""
     for folder in data_folders(root):
         for name in data.folders:
@@ -39,8 +39,8 @@ def find(data: DataSet, root: Path | str | None = None) -> Path | None:
     return None
 
 
-def locate(data: DataSet, root: Path | str | None = None) -> Path:
-    """Like `find`, but not to find it is an error that says where it looked."""
+def locate(data: DatasetSpec, root: Path | str | None = None) -> Path:
+    """Like `find`, but raises DataError, which says where it looked, if there is none."""
     place = find(data, root)
     if place is None:
         looked = ", ".join(str(folder) for folder in data_folders(root))
@@ -52,21 +52,21 @@ def locate(data: DataSet, root: Path | str | None = None) -> Path:
     return place
 
 
-def spellings(data: DataSet, name: str) -> list[str]:
-    """The names under which an official file may lie on disk, in its different packings."""
+def names_on_disk(data: DatasetSpec, name: str) -> list[str]:
+    """The names that an official file may have on disk, in its different packings."""
     return [name, f"{name}.gz"] if data.kind == "idx" else [name, name.removesuffix(".bin")]
 
 
-def _holds(data: DataSet, folder: Path) -> bool:
+def _holds(data: DatasetSpec, folder: Path) -> bool:
     """Whether any file of ``data`` is there; photographs have no names of their own."""
-    names = [spelling for name in data.files for spelling in spellings(data, name)]
+    names = [found for name in data.files for found in names_on_disk(data, name)]
     return data.kind == "photographs" or any((folder / name).is_file() for name in names)
 
 
-def verify(data: DataSet, name: str, content: bytes, path: Path) -> None:
+def verify(data: DatasetSpec, name: str, content: bytes, path: Path) -> None:
     """Raises DataError if ``content`` of the official file ``name`` is not what was published.
 
-    Files that were found right and have not changed since are not computed again.
+    The checksums of files that were verified and have not changed since are not computed again.
     """
     expected = data.files[name]
     status = path.stat()

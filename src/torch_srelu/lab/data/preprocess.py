@@ -1,4 +1,4 @@
-"""From bytes to what a network sees: scaling, or contrast normalisation and whitening.
+"""Preprocessing of images: scaling, or contrast normalisation and whitening.
 
 As in the maxout experiments, which the paper follows: global contrast normalisation of each image,
 then ZCA whitening fitted on the training part alone.

@@ -1,4 +1,4 @@
-"""Data sets as tensors of bytes."""
+"""Reads data sets of small images as uint8 tensors."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from torch import Tensor
 
 from . import cifar, idx
 from .data_errors import DataError
-from .datasets import DataSet, dataset
-from .locations import locate, spellings, verify
+from .datasets import DatasetSpec, dataset
+from .locations import locate, names_on_disk, verify
 
 _SPLIT_SEED = 20161  # fixes which images are held out, once for all runs
 DIGITS_TEST_SHARE = 1 / 3
 
 
-class Images(NamedTuple):
+class LabeledImages(NamedTuple):
     """Images (N, C, H, W) and their classes (N,), both uint8."""
 
     images: Tensor
     labels: Tensor
 
 
-def load(name: str, part: str, root: Path | str | None = None) -> Images:
+def load(name: str, part: str, root: Path | str | None = None) -> LabeledImages:
     """The part "train" or "test" of a data set; only its own files are opened.
 
     Args:
@@ -50,7 +50,12 @@ def load(name: str, part: str, root: Path | str | None = None) -> Images:
     else:
         batches = [cifar.decode(raw, data.label_bytes, where) for where, raw in contents]
         images, labels = (torch.cat(parts) for parts in zip(*batches, strict=True))
-    return _checked(data, Images(images, labels))
+    if tuple(images.shape[1:]) != data.shape or len(images) != len(labels):
+        raise DataError(
+            f"{data.name} should be images of {data.shape} with a label each, got "
+            f"{tuple(images.shape)} and {len(labels)} labels"
+        )
+    return LabeledImages(images, labels)
 
 
 def split(labels: Tensor, share: float) -> tuple[Tensor, Tensor]:
@@ -69,34 +74,33 @@ def split(labels: Tensor, share: float) -> tuple[Tensor, Tensor]:
     for label in labels.unique():
         of_class = shuffled[labels[shuffled] == label]
         parts.append(of_class[: round(share * len(of_class))])
-    held = torch.zeros(len(labels), dtype=torch.bool)
-    held[torch.cat(parts)] = True
-    return (~held).nonzero()[:, 0], held.nonzero()[:, 0]
+    smaller = torch.zeros(len(labels), dtype=torch.bool)
+    smaller[torch.cat(parts)] = True
+    return (~smaller).nonzero()[:, 0], smaller.nonzero()[:, 0]
 
 
 def _contents(
-    data: DataSet, names: dict[str, str], root: Path | str | None
+    data: DatasetSpec, names: dict[str, str], root: Path | str | None
 ) -> list[tuple[str, bytes]]:
-    """Each file's place, for messages, with its verified content in official form."""
+    """The path of each file, for messages, with its verified content in official form."""
     place = locate(data, root)
-    on_disk = {name: spellings(data, name) for name in names}
+    archive = place.is_file()
+    on_disk = {name: names_on_disk(data, name) for name in names}
     packed: dict[str, bytes] = {}
-    if place.is_file():
+    if archive:
         packed = cifar.read_archive(place, [s for several in on_disk.values() for s in several])
     contents = []
     for name, candidates in on_disk.items():
-        if place.is_file():
-            found = next((s for s in candidates if s in packed), None)
-        else:
-            found = next((s for s in candidates if (place / s).is_file()), None)
-        if found is None:
+        there = [s for s in candidates if (s in packed if archive else (place / s).is_file())]
+        if not there:
             raise DataError(
                 f"{place} lacks {' or '.join(candidates)}: complete it, or remove it and get the "
                 f"data with `srelu data get {data.name}`"
             )
-        path = place if place.is_file() else place / found
-        where = f"{place}:{found}" if place.is_file() else str(path)
-        raw = packed[found] if place.is_file() else path.read_bytes()
+        found = there[0]
+        path = place if archive else place / found
+        where = f"{place}:{found}" if archive else str(path)
+        raw = packed[found] if archive else path.read_bytes()
         if data.kind == "idx":
             raw = idx.unpack(raw, where)
         elif found != name:
@@ -106,29 +110,19 @@ def _contents(
     return contents
 
 
-def _checked(data: DataSet, loaded: Images) -> Images:
-    images, labels = loaded
-    if tuple(images.shape[1:]) != data.shape or len(images) != len(labels):
-        raise DataError(
-            f"{data.name} should be images of {data.shape} with a label each, got "
-            f"{tuple(images.shape)} and {len(labels)} labels"
-        )
-    return loaded
-
-
-def _digits(part: str) -> Images:
+def _digits(part: str) -> LabeledImages:
     """1,797 digits of 8 x 8 pixels that scikit-learn carries; a fixed third is the test part."""
     table = torch.from_numpy(_digits_table()).to(torch.uint8)
     images, labels = table[:, :-1].reshape(-1, 1, 8, 8), table[:, -1]
     train, test = split(labels, DIGITS_TEST_SHARE)
     chosen = train if part == "train" else test
-    return Images(images[chosen], labels[chosen])
+    return LabeledImages(images[chosen], labels[chosen])
 
 
 def _digits_table() -> np.ndarray:
     """A row for each of scikit-learn's digits: 64 pixels and the class.
 
-    To import scikit-learn for it would take two seconds of every process that trains on digits.
+    Importing scikit-learn would take two seconds in every process that trains on digits.
     """
     found = find_spec("sklearn")
     if found is not None and found.origin is not None:

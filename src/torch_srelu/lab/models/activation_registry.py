@@ -1,9 +1,14 @@
-"""The rivals, by name: what stands after each convolution.
+"""Activations by name.
 
-A new one is registered in two lines; its keyword arguments become options of a run:
+A new one is registered with a function that builds its module for one layer. The keyword arguments
+of the function, which need defaults, become options of a run:
 
-    @register("swish-beta")
-    def _(site: Site, beta: float = 1.0) -> nn.Module: ...
+    from torch import nn
+    from torch_srelu.lab.models.activation_registry import ActivationContext, register
+
+    @register("elu")
+    def build_elu(context: ActivationContext, alpha: float = 1.0) -> nn.Module:
+        return nn.ELU(alpha)
 """
 
 from __future__ import annotations
@@ -26,28 +31,41 @@ from .rivals.maxout import Maxout, ProbMaxout
 
 
 @dataclass(frozen=True)
-class Site:
-    """One place of a network where an activation stands."""
+class ActivationContext:
+    """What is known of the layer that an activation is built for.
+
+    Attributes:
+        num_channels: Channels of the activation's output.
+        height: Height of the output; 1 after a dense layer.
+        width: Its width.
+        generator: The run's random stream for initial parameters: draw from nothing else, so that
+            equal seeds give equal networks.
+        pieces: Inputs of each output channel, for activations that join several into one.
+        depth: Number of activations before this one.
+        stream: The run's random stream of training, for activations that draw in it; None where
+            the network is only evaluated.
+    """
 
     num_channels: int
     height: int
     width: int
-    generator: torch.Generator  # the run's random stream for activation parameters
-    pieces: int = 1  # inputs of each channel, for activations that join several into one
-    depth: int = 0  # sites before this one
-    stream: DropoutStream | None = None  # where activations draw from that are random in training
+    generator: torch.Generator
+    pieces: int = 1
+    depth: int = 0
+    stream: DropoutStream | None = None
 
 
 @dataclass(frozen=True)
-class Activation:
+class ActivationSpec:
     """A registered activation.
 
     Attributes:
         name: What the user types.
-        build: Makes the module for one site; keyword arguments are the options.
+        build: Builds the module for one layer; its keyword arguments are the options.
         adapts: Whether training freezes it at first and then sets it from its inputs
             (`torch_srelu.AdaptiveInit`).
-        joins: Whether it joins several inputs into one output, and so needs a network with pieces.
+        joins: Whether it joins several inputs into one output, and so needs a network whose layers
+            have ``pieces``.
         is_srelu: Whether its modules are `torch_srelu.SReLU`.
     """
 
@@ -81,22 +99,32 @@ class Activation:
                 raise ValueError(f"option {name} of {self.name} must be finite, got {value}")
 
 
-ACTIVATIONS: dict[str, Activation] = {}
+ACTIVATIONS: dict[str, ActivationSpec] = {}
 
 
 def register(
     name: str, *, adapts: bool = False, joins: bool = False, is_srelu: bool = False
-) -> Callable[[Callable], Callable]:
-    """Decorates a function ``(site, **options) -> module`` that builds an activation."""
+) -> Callable[[Callable[..., nn.Module]], Callable[..., nn.Module]]:
+    """Decorator that registers a function ``(context, **options) -> module`` under a name.
+
+    The parameters of the module learn at the run's full rate, without weight decay unless the
+    module has an attribute ``weight_decay``.
+
+    Args:
+        name: What the user types; a name that exists is replaced.
+        adapts: See `ActivationSpec`, as for the others.
+        joins: Likewise.
+        is_srelu: Likewise.
+    """
 
     def add(build: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
-        ACTIVATIONS[name] = Activation(name, build, adapts, joins, is_srelu)
+        ACTIVATIONS[name] = ActivationSpec(name, build, adapts, joins, is_srelu)
         return build
 
     return add
 
 
-def activation(name: str) -> Activation:
+def activation(name: str) -> ActivationSpec:
     """The registered activation of that name.
 
     Example:
@@ -145,60 +173,60 @@ class APL(nn.Module):
 
 
 @register("relu")
-def _relu(site: Site) -> nn.Module:
+def _relu(context: ActivationContext) -> nn.Module:
     return nn.ReLU()
 
 
 @register("lrelu")
-def _lrelu(site: Site, slope: float = 0.01) -> nn.Module:
+def _lrelu(context: ActivationContext, slope: float = 0.01) -> nn.Module:
     return nn.LeakyReLU(slope)
 
 
 @register("prelu")
-def _prelu(site: Site, slope: float = 0.25) -> nn.Module:
-    return nn.PReLU(site.num_channels, init=slope)
+def _prelu(context: ActivationContext, slope: float = 0.25) -> nn.Module:
+    return nn.PReLU(context.num_channels, init=slope)
 
 
 @register("apl")
-def _apl(site: Site, hinges: int = 2, per: str = "channel") -> nn.Module:
+def _apl(context: ActivationContext, hinges: int = 2, per: str = "channel") -> nn.Module:
     check_choice("value of the option per of apl", per, ("channel", "neuron"))
     if hinges < 0:
         raise ValueError(f"option hinges of apl must not be negative, got {hinges}")
-    height, width = (1, 1) if per == "channel" else (site.height, site.width)
-    return APL((site.num_channels, height, width), hinges, site.generator)
+    height, width = (1, 1) if per == "channel" else (context.height, context.width)
+    return APL((context.num_channels, height, width), hinges, context.generator)
 
 
 @register("srelu", adapts=True, is_srelu=True)
-def _srelu(site: Site, a_l: float = 0.2) -> nn.Module:
-    return SReLU(site.num_channels, a_l=a_l)
+def _srelu(context: ActivationContext, a_l: float = 0.2) -> nn.Module:
+    return SReLU(context.num_channels, a_l=a_l)
 
 
 @register("srelu-shared", adapts=True, is_srelu=True)
-def _srelu_shared(site: Site, a_l: float = 0.2) -> nn.Module:
+def _srelu_shared(context: ActivationContext, a_l: float = 0.2) -> nn.Module:
     return SReLU(1, a_l=a_l)
 
 
 @register("srelu-manual", is_srelu=True)
-def _srelu_manual(site: Site, t_r: float = 1.0, a_l: float = 0.2) -> nn.Module:
-    return SReLU(site.num_channels, t_r=t_r, a_l=a_l)
+def _srelu_manual(context: ActivationContext, t_r: float = 1.0, a_l: float = 0.2) -> nn.Module:
+    return SReLU(context.num_channels, t_r=t_r, a_l=a_l)
 
 
 @register("gelu")
-def _gelu(site: Site) -> nn.Module:
+def _gelu(context: ActivationContext) -> nn.Module:
     return nn.GELU()
 
 
 @register("silu")
-def _silu(site: Site) -> nn.Module:
+def _silu(context: ActivationContext) -> nn.Module:
     return nn.SiLU()
 
 
 @register("maxout", joins=True)
-def _maxout(site: Site) -> nn.Module:
-    return Maxout(site.pieces)
+def _maxout(context: ActivationContext) -> nn.Module:
+    return Maxout(context.pieces)
 
 
 @register("probout", joins=True)
-def _probout(site: Site, sharpness: float = 1.0) -> nn.Module:
+def _probout(context: ActivationContext, sharpness: float = 1.0) -> nn.Module:
     # The first layer's; later layers are sharper. How sharp is not published: this is ours.
-    return ProbMaxout(site.pieces, sharpness * (1 + site.depth), site.stream)
+    return ProbMaxout(context.pieces, sharpness * (1 + context.depth), context.stream)

@@ -1,215 +1,228 @@
-"""Layers that several networks are made of."""
+"""Convolutions and dense layers: what describes them, what initializes them, what builds them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torch_srelu import SReLU, srelu
+from ..runtime.seeds import DropoutStream, generator
+from .activation_registry import ActivationContext, ActivationSpec
+from .convolutions import convolve_and_activate
 
-from .network import Network, Rate, activation_rates
-
-Start = Callable[[Tensor, torch.Generator], object]
-_Map = TypeVar("_Map", nn.Conv2d, nn.Linear)
+Initializer = Callable[[Tensor, torch.Generator], object]
 
 
-def normal(std: float) -> Start:
-    """Weights that start normal with deviation ``std``."""
+def normal(std: float) -> Initializer:
+    """Weights from the normal distribution with mean 0 and standard deviation ``std``."""
     return lambda weight, draws: weight.normal_(0, std, generator=draws)
 
 
-def uniform(bound: float) -> Start:
-    """Weights that start uniform in [-bound, bound)."""
+def uniform(bound: float) -> Initializer:
+    """Weights from the uniform distribution on [-bound, bound)."""
     return lambda weight, draws: weight.uniform_(-bound, bound, generator=draws)
 
 
 def he(weight: Tensor, draws: torch.Generator) -> None:
-    """Normal with deviation sqrt(2 / inputs of a sum)."""
+    """Normal with standard deviation sqrt(2 / fan_in)."""
     weight.normal_(0, math.sqrt(2 / weight[0].numel()), generator=draws)
 
 
 def xavier(weight: Tensor, draws: torch.Generator) -> None:
-    """Uniform with variance 1 / inputs of a sum: what Caffe calls so."""
+    """Uniform with variance 1 / fan_in, as in Caffe."""
     bound = math.sqrt(3 / weight[0].numel())
     weight.uniform_(-bound, bound, generator=draws)
 
 
-class Layer(nn.Module):
-    """A linear map and the activation on its outputs.
+@dataclass(frozen=True, kw_only=True)
+class _LayerSpec:
+    """What convolutions and dense layers have in common.
 
-    A dense map sees the flattened input and gives (N, C, 1, 1), so that every activation meets
-    the same four dimensions.
+    Attributes:
+        initializer: Of the weights.
+        bias: Initial value of the biases.
+        pieces: Inputs of the activation for each of its outputs (maxout).
+        acts: Whether an activation follows.
+        weight_lr: Factor on the learning rate of the weights, which are decayed.
+        bias_lr: Factor on the learning rate of the biases, which are not.
+        max_norm: Largest L2 norm of the weights into one output; None for no limit.
+        key: What the weights are called in state_dicts.
+    """
+
+    initializer: Initializer = he
+    bias: float = 0.0
+    pieces: int = 1
+    acts: bool = True
+    weight_lr: float = 1.0
+    bias_lr: float = 2.0
+    max_norm: float | None = None
+    key: str = "linear"
+
+    def _initialized(self, module: nn.Module, draws: torch.Generator) -> nn.Conv2d | nn.Linear:
+        assert isinstance(module, nn.Conv2d | nn.Linear)
+        with torch.no_grad():
+            self.initializer(module.weight, draws)
+            assert module.bias is not None
+            module.bias.fill_(self.bias)
+        return module
+
+
+@dataclass(frozen=True)
+class ConvSpec(_LayerSpec):
+    """A convolution; after its activation there are ``channels`` channels."""
+
+    name: str
+    channels: int
+    kernel: int = 1
+    padding: int = 0
+    stride: int = 1
+
+    def output_size(self, size: int) -> int:
+        """Side of the output for an input of side ``size``."""
+        return (size + 2 * self.padding - self.kernel) // self.stride + 1
+
+    def build(self, channels: int, size: int, draws: torch.Generator) -> nn.Conv2d | nn.Linear:
+        """The convolution for inputs (N, channels, size, size), initialized from ``draws``."""
+        # skip_init: the default initialization would draw from torch's global random state.
+        shape = (channels, self.channels * self.pieces, self.kernel)
+        conv = nn.utils.skip_init(nn.Conv2d, *shape, stride=self.stride, padding=self.padding)
+        return self._initialized(conv, draws)
+
+
+@dataclass(frozen=True)
+class DenseSpec(_LayerSpec):
+    """A fully connected layer; after its activation there are ``channels`` channels."""
+
+    name: str
+    channels: int
+
+    def output_size(self, size: int) -> int:
+        """1, whatever the input."""
+        return 1
+
+    def build(self, channels: int, size: int, draws: torch.Generator) -> nn.Conv2d | nn.Linear:
+        """The linear map of flattened inputs (N, channels, size, size)."""
+        inputs, outputs = channels * size**2, self.channels * self.pieces
+        return self._initialized(nn.utils.skip_init(nn.Linear, inputs, outputs), draws)
+
+
+class ParameterRate(NamedTuple):
+    """How one parameter learns: a factor on the run's learning rate, and its weight decay."""
+
+    parameter: Tensor
+    factor: float
+    decay: float
+
+
+class ActivatedLayer(nn.Module):
+    """A convolution or a dense layer, and the activation on its outputs.
+
+    A dense layer flattens its input and gives (N, C, 1, 1), so that every activation gets four
+    dimensions.
 
     Args:
-        linear: `torch.nn.Conv2d` or `torch.nn.Linear`, as `convolution` and `dense` make them.
+        spec: What it is built from.
+        weights: `torch.nn.Conv2d` or `torch.nn.Linear`, as ``spec.build`` returns them.
         act: The activation.
-        weight_lr: Factor on the learning rate of the weights, which are decayed.
-        bias_lr: Likewise for the biases, which are not.
-        max_norm: Largest L2 norm of the weights into one output; None for no limit.
+    """
+
+    def __init__(
+        self, spec: ConvSpec | DenseSpec, weights: nn.Conv2d | nn.Linear, act: nn.Module
+    ) -> None:
+        super().__init__()
+        self.spec = spec
+        self.add_module(spec.key, weights)
+        self.act = act
+
+    @property
+    def weights(self) -> nn.Conv2d | nn.Linear:
+        """The convolution or the linear map."""
+        return getattr(self, self.spec.key)
+
+    def forward(self, x: Tensor) -> Tensor:
+        weights = self.weights
+        if isinstance(weights, nn.Linear):
+            return self.act(weights(x.flatten(1))[:, :, None, None])
+        return convolve_and_activate(weights, self.act, x)
+
+    def rates(self, weight_decay: float) -> Iterator[ParameterRate]:
+        """How its parameters learn.
+
+        Those of the activation at the full rate, with the weight decay that its attribute
+        ``weight_decay`` says, 0 without one.
+        """
+        yield ParameterRate(self.weights.weight, self.spec.weight_lr, weight_decay)
+        assert self.weights.bias is not None
+        yield ParameterRate(self.weights.bias, self.spec.bias_lr, 0.0)
+        for parameter in self.act.parameters():
+            yield ParameterRate(parameter, 1.0, getattr(self.act, "weight_decay", 0.0))
+
+    def extra_repr(self) -> str:
+        spec = self.spec
+        limit = "" if spec.max_norm is None else f", max_norm={spec.max_norm}"
+        return f"weight_lr={spec.weight_lr}, bias_lr={spec.bias_lr}{limit}"
+
+
+class LayerBuilder:
+    """Builds the layers of one network, all with the same activation.
+
+    Weights and parameters of activations are drawn from two random streams of the run, so that
+    equal seeds give equal weights for every activation.
+
+    Args:
+        activation: The activation.
+        options: Its options.
+        seed: Seeds both streams.
+        dropout: The random stream of dropout and the like; needed for training only.
     """
 
     def __init__(
         self,
-        linear: nn.Conv2d | nn.Linear,
-        act: nn.Module,
-        weight_lr: float = 1.0,
-        bias_lr: float = 2.0,
-        max_norm: float | None = None,
+        activation: ActivationSpec,
+        options: Mapping[str, Any],
+        seed: int,
+        dropout: DropoutStream | None,
     ) -> None:
-        super().__init__()
-        self.linear, self.act = linear, act
-        self.weight_lr, self.bias_lr, self.max_norm = weight_lr, bias_lr, max_norm
+        self.activation, self.options = activation, options
+        self.seed, self.dropout, self.depth = seed, dropout, 0
+        self.weights, self.draws = generator(seed, "weights"), generator(seed, "activation")
 
-    def forward(self, x: Tensor) -> Tensor:
-        if isinstance(self.linear, nn.Linear):
-            return self.act(self.linear(x.flatten(1))[:, :, None, None])
-        return activated(self.linear, self.act, x)
+    def layer(self, spec: ConvSpec | DenseSpec, channels: int, size: int) -> ActivatedLayer:
+        """The layer for inputs (N, channels, size, size), initialized, with its activation."""
+        weights = spec.build(channels, size, self.weights)
+        act = self._act(spec, spec.output_size(size)) if spec.acts else nn.Identity()
+        return ActivatedLayer(spec, weights, act)
 
-    def rates(self, weight_decay: float) -> Iterator[Rate]:
-        """How its parameters learn."""
-        yield Rate(self.linear.weight, self.weight_lr, weight_decay)
-        assert self.linear.bias is not None
-        yield Rate(self.linear.bias, self.bias_lr, 0.0)
-        yield from activation_rates(self.act)
-
-    def extra_repr(self) -> str:
-        limit = "" if self.max_norm is None else f", max_norm={self.max_norm}"
-        return f"weight_lr={self.weight_lr}, bias_lr={self.bias_lr}{limit}"
+    def _act(self, spec: ConvSpec | DenseSpec, size: int) -> nn.Module:
+        shape = (spec.channels, size, size)
+        context = ActivationContext(*shape, self.draws, spec.pieces, self.depth, self.dropout)
+        self.depth += 1
+        return self.activation.build(context, **self.options)
 
 
-class Layered(Network):
-    """A network all of whose parameters are in `Layer`s."""
-
-    def layers(self) -> Iterator[tuple[str, Layer]]:
-        """Convolutions and dense layers by name, from low to high."""
-        for name, module in self.named_modules():
-            if isinstance(module, Layer):
-                yield name, module
-
-    def sites(self) -> Iterator[tuple[str, nn.Module]]:
-        for name, layer in self.layers():
-            if not isinstance(layer.act, nn.Identity):
-                yield name, layer.act
-
-    def rates(self, weight_decay: float) -> Iterator[Rate]:
-        for _, layer in self.layers():
-            yield from layer.rates(weight_decay)
-
-
-def convolution(
-    inputs: int,
-    outputs: int,
-    kernel: int,
-    start: Start,
-    draws: torch.Generator,
-    *,
-    stride: int = 1,
-    padding: int = 0,
-    bias: float = 0.0,
-) -> nn.Conv2d:
-    """A convolution that starts as told, drawing from ``draws`` alone."""
-    made = nn.utils.skip_init(nn.Conv2d, inputs, outputs, kernel, stride=stride, padding=padding)
-    assert isinstance(made, nn.Conv2d)
-    return _started(made, start, draws, bias)
-
-
-def dense(
-    inputs: int, outputs: int, start: Start, draws: torch.Generator, *, bias: float = 0.0
-) -> nn.Linear:
-    """A fully connected map that starts as told, drawing from ``draws`` alone."""
-    made = nn.utils.skip_init(nn.Linear, inputs, outputs)
-    assert isinstance(made, nn.Linear)
-    return _started(made, start, draws, bias)
-
-
-def _started(made: _Map, start: Start, draws: torch.Generator, bias: float) -> _Map:
-    with torch.no_grad():
-        start(made.weight, draws)
-        assert made.bias is not None
-        made.bias.fill_(bias)
-    return made
-
-
-ALIGNED = 8  # bfloat16 numbers in the 16 bytes that tensor cores want to read at once
-
-
-def activated(conv: nn.Conv2d, act: nn.Module, x: Tensor) -> Tensor:
-    """``act(conv(x))``, the quickest way.
-
-    On a GPU, a convolution adds its bias in a pass of its own, and sums its gradient in another. A
-    compiler fuses both with an activation that it can see into; SReLU's kernels take them along.
-    """
-    # Not in evaluation, where others may look at the unit's input.
-    if not (act.training and x.is_cuda and isinstance(act, SReLU)):
-        return act(convolve(conv, x))
-    y = convolve(conv, x, biased=False)
-    return srelu(y, *act.tensors(), act.dim, bias=conv.bias, frozen=act.frozen)
-
-
-def convolve(conv: nn.Conv2d, x: Tensor, biased: bool = True) -> Tensor:
-    """``conv(x)``, less its bias if that is not wanted; in compiled code the quickest way.
+@torch.no_grad()
+def limit_norm(weight: Tensor, largest: float) -> None:
+    """Scales down, in place, the weights into each output to an L2 norm of ``largest`` at most.
 
     Args:
-        conv: A convolution with a bias, its kernel, stride and padding the same in both directions.
-        x: Its input (N, C, H, W).
-        biased: Whether to add the bias.
-    """
-    if torch.compiler.is_compiling() and _suits_matrices(conv, x):
-        y = conv_by_matrices(x, conv.weight, conv.stride[0], int(conv.padding[0]))
-        assert conv.bias is not None
-        return y + conv.bias.to(y.dtype)[:, None, None] if biased else y
-    return conv(x) if biased else F.conv2d(x, conv.weight, None, conv.stride, conv.padding)
-
-
-def _suits_matrices(conv: nn.Conv2d, x: Tensor) -> bool:
-    """Whether tensor cores cannot take its channels, and a compiler can make it of matrices."""
-    pointwise = conv.kernel_size == conv.stride == (1, 1)
-    odd = conv.in_channels < ALIGNED or (pointwise and conv.out_channels % ALIGNED > 0)
-    # An image needs no gradient; of its windows, compiled code would make a wrong one.
-    return odd and (pointwise or not x.requires_grad)
-
-
-def conv_by_matrices(x: Tensor, weight: Tensor, stride: int = 1, padding: int = 0) -> Tensor:
-    """A convolution as one product of matrices filled up with zeros.
-
-    On a GPU, for numbers of channels that tensor cores cannot take as they are: the library's own
-    convolution of 3 channels takes four to six times as long (docs/speed.md). To be compiled, which
-    makes the windows in one pass. But not their gradient: for several threads of a CPU, torch 2.13
-    compiles it into code that writes where it should not.
-
-    Args:
-        x: Input (N, C, H, W). Compiled, it must not need a gradient, unless K is 1.
-        weight: (O, C, K, K).
-        stride: Step from one window to the next.
-        padding: Zeros on each side.
-
-    Returns:
-        (N, O, h, w), channels last.
+        weight: (outputs, ...): kernels of a convolution, or rows of a dense layer.
+        largest: The largest norm that stays as it is.
 
     Example:
-        >>> x, weight = torch.randn(2, 3, 4, 4).double(), torch.randn(5, 3, 3, 3).double()
-        >>> torch.allclose(conv_by_matrices(x, weight), F.conv2d(x, weight))
-        True
+        >>> weight = torch.tensor([[3.0, 4.0], [0.3, 0.4]])
+        >>> limit_norm(weight, 1.0)
+        >>> weight
+        tensor([[0.6000, 0.8000],
+                [0.3000, 0.4000]])
     """
-    outputs, _, kernel, _ = weight.shape
-    padded = F.pad(x, (padding,) * 4) if padding else x
-    if kernel == stride == 1:
-        windows = padded[..., None, None]
-    else:
-        windows = padded.unfold(2, kernel, stride).unfold(3, kernel, stride)  # (N, C, h, w, K, K)
-    images, _, height, width = windows.shape[:4]
-    columns = windows.permute(0, 2, 3, 4, 5, 1).reshape(images * height * width, -1)
-    matrix = weight.permute(0, 2, 3, 1).reshape(outputs, -1)
-    missing = -matrix.shape[1] % ALIGNED
-    columns = F.pad(columns, (0, missing))
-    matrix = F.pad(matrix, (0, missing, 0, -outputs % ALIGNED))
-    y = F.linear(columns, matrix)[:, :outputs].contiguous()
-    return y.reshape(images, height, width, outputs).permute(0, 3, 1, 2)
+    dims = tuple(range(1, weight.dim()))
+    norm = torch.linalg.vector_norm(weight, dim=dims, keepdim=True)
+    weight.mul_((largest / norm).clamp_max(1))  # a norm of 0 gives inf, and the factor 1
 
 
 class LRN(nn.Module):
@@ -239,20 +252,19 @@ class LRN(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
             wide = x.to(torch.promote_types(x.dtype, torch.float32))
-            total = self._around(wide.square())
+            total = self._sum_over_neighbors(wide.square())
             return (wide * (1 + self.alpha / self.size * total).pow(-self.beta)).to(x.dtype)
 
-    def _around(self, squares: Tensor) -> Tensor:
-        """The sums over the channels around each one."""
-        channels, beyond = squares.shape[1], self.size // 2
+    def _sum_over_neighbors(self, squares: Tensor) -> Tensor:
+        channels, radius = squares.shape[1], self.size // 2
         if torch.compiler.is_compiling():  # shifted copies, added up in one pass
-            padded = F.pad(squares, (0, 0, 0, 0, beyond, beyond))
+            padded = F.pad(squares, (0, 0, 0, 0, radius, radius))
             total = padded.narrow(1, 0, channels)
             for i in range(1, self.size):
                 total = total + padded.narrow(1, i, channels)
             return total
         channel = torch.arange(channels, device=squares.device)
-        near = (channel[:, None] - channel).abs() <= beyond  # (C, C), a band
+        near = (channel[:, None] - channel).abs() <= radius  # (C, C), a band
         return F.conv2d(squares, near.to(squares.dtype)[:, :, None, None])
 
     def extra_repr(self) -> str:

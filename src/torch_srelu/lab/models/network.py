@@ -1,34 +1,25 @@
-"""What a training loop asks of a network, whatever it is inside."""
+"""What a training loop asks of a network, and what describes a network before it is built."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..records.run_status import DEAD_AFTER
-from ..runtime.seeds import DropoutStream, generator
-from .activation_registry import APL, Activation, Site, activation
-
-
-class Rate(NamedTuple):
-    """How one parameter learns: a factor on the run's learning rate, and its L2 penalty."""
-
-    parameter: Tensor
-    factor: float
-    decay: float
+from ..runtime.seeds import DropoutStream
+from .activation_registry import ActivationSpec, activation
+from .layers import ActivatedLayer, LayerBuilder, ParameterRate, limit_norm
 
 
 class Network(nn.Module):
-    """A network that brings along its loss, its constraints and how its parameters learn.
+    """A network with its loss, its constraints and the learning rates of its parameters.
 
-    Calling it gives logits (N, classes): its test form in eval mode. Nothing in `outputs`,
-    `losses` and `constrain` waits for the device, so that a whole step can be captured as a CUDA
-    graph.
+    Calling it gives logits (N, classes). Nothing in `outputs`, `losses` and `constrain` waits for
+    the device, so that a whole training step can be captured as a CUDA graph.
     """
 
     def outputs(self, x: Tensor) -> tuple[Tensor, ...]:
@@ -36,9 +27,9 @@ class Network(nn.Module):
         return (self(x),)
 
     def losses(self, outputs: tuple[Tensor, ...], labels: Tensor) -> tuple[Tensor, Tensor]:
-        """What to minimise, and the cross-entropy of the logits.
+        """The loss to minimize, and the cross-entropy of the logits.
 
-        All networks are watched and compared by the second, whatever the first is.
+        All networks are monitored and compared by the second, whatever the first is.
 
         Args:
             outputs: From `outputs`, in float32.
@@ -48,65 +39,63 @@ class Network(nn.Module):
         return loss, loss
 
     def constrain(self) -> None:
-        """Called after every step: puts parameters back to where they are allowed."""
+        """Called after every step: projects parameters onto what they are constrained to."""
 
     def begin(self, done: float) -> bool:
-        """Called when an epoch is begun or taken up again, with the share of training done.
+        """Called when an epoch starts or resumes, with the share of training that is done.
 
         What it does must depend on ``done`` alone.
 
         Returns:
-            Whether the network computes something else from now on, so that a captured step is
-            out of date.
+            Whether the network computes something else from now on, so that a captured step must
+            be captured again.
         """
         return False
 
     def refine(self, done: float) -> None:
-        """Called once before every epoch: may look at the weights and write into buffers."""
+        """Called once before every epoch: may read the weights and write into buffers."""
 
-    def sites(self) -> Iterator[tuple[str, nn.Module]]:
+    def activations(self) -> Iterator[tuple[str, nn.Module]]:
         """The activations by the names of their layers, in the order of their computation."""
         raise NotImplementedError
 
-    def rates(self, weight_decay: float) -> Iterator[Rate]:
-        """Every parameter, once; ``weight_decay`` is the run's."""
+    def rates(self, weight_decay: float) -> Iterator[ParameterRate]:
+        """How every parameter learns, each once; ``weight_decay`` is the run's."""
         raise NotImplementedError
 
 
-class Making(NamedTuple):
-    """What a network is made with.
+class LayeredNetwork(Network):
+    """A network all of whose parameters are in layers of `ActivatedLayer`."""
 
-    Attributes:
-        unit: Its activation.
-        options: Options of that.
-        seed: Feeds the streams for weights and for activation parameters.
-        dropout: Where all that is random in training draws from; needed for training only.
-    """
+    def layers(self) -> Iterator[tuple[str, ActivatedLayer]]:
+        """Convolutions and dense layers by name, in the order of their computation."""
+        for name, module in self.named_modules():
+            if isinstance(module, ActivatedLayer):
+                yield name, module
 
-    unit: Activation
-    options: Mapping[str, Any]
-    seed: int
-    dropout: DropoutStream | None
+    def activations(self) -> Iterator[tuple[str, nn.Module]]:
+        return ((name, layer.act) for name, layer in self.layers() if layer.spec.acts)
 
-    def streams(self) -> tuple[torch.Generator, torch.Generator]:
-        """Where weights and where activation parameters draw from, both at their start."""
-        return generator(self.seed, "weights"), generator(self.seed, "activation")
+    def rates(self, weight_decay: float) -> Iterator[ParameterRate]:
+        for _, layer in self.layers():
+            yield from layer.rates(weight_decay)
 
-    def act(self, site: Site) -> nn.Module:
-        """The activation for one layer."""
-        return self.unit.build(site, **self.options)
+    def constrain(self) -> None:
+        for _, layer in self.layers():
+            if layer.spec.max_norm is not None:
+                limit_norm(layer.weights.weight, layer.spec.max_norm)
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A network before it is built.
+class NetworkSpec:
+    """Describes a network; `build` builds it.
 
     Attributes:
         channels: Channels of its images.
-        size: Their side.
-        classes: How many classes come out.
-        threads: How many CPU threads its work is worth; None means all there are.
-        dead_after: After how many epochs it is given up if it is still no better than guessing.
+        size: Height and width of its images.
+        classes: Number of classes.
+        threads: CPU threads that its training should use; None for all.
+        dead_after: Epochs after which a run is stopped if its loss never was below guessing.
     """
 
     channels: int
@@ -115,11 +104,19 @@ class Plan:
     threads: int | None = field(default=None, kw_only=True)
     dead_after: int = field(default=DEAD_AFTER, kw_only=True)
 
-    def refusal(self, act: Activation) -> str | None:
+    def incompatibility(self, act: ActivationSpec) -> str | None:
         """Why the network cannot have this activation; None if it can."""
         if act.joins:
             return f"{act.name} joins the pieces of a unit, and the units of this net have but one"
         return None
+
+    def supported_activation(self, act: str) -> ActivationSpec:
+        """The registered activation of that name; ValueError if the network cannot have it."""
+        found = activation(act)
+        reason = self.incompatibility(found)
+        if reason is not None:
+            raise ValueError(f"this net cannot have the activation {act}: {reason}")
+        return found
 
     def build(
         self,
@@ -132,42 +129,14 @@ class Plan:
         """Builds the network. Equal seeds give equal weights for every activation.
 
         Args:
-            act: A registered activation.
+            act: Name of a registered activation.
             options: Its options.
-            seed: Feeds the streams for weights and for activation parameters.
-            dropout: Where all that is random in training draws from; needed for training only.
+            seed: Seeds the random streams of weights and of activation parameters.
+            dropout: The random stream of training, as for dropout; needed for training only.
         """
-        return self.made(Making(self.unit(act), options or {}, seed, dropout))
+        found = self.supported_activation(act)
+        return self.build_network(LayerBuilder(found, options or {}, seed, dropout))
 
-    def made(self, making: Making) -> Network:
-        """What `build` returns, with an activation that the network can have."""
+    def build_network(self, builder: LayerBuilder) -> Network:
+        """What `build` returns; subclasses define it."""
         raise NotImplementedError
-
-    def unit(self, act: str) -> Activation:
-        """The registered activation, if the network can have it."""
-        found = activation(act)
-        refusal = self.refusal(found)
-        if refusal is not None:
-            raise ValueError(f"this net cannot have the activation {act}: {refusal}")
-        return found
-
-
-class Chain(Network):
-    """Named modules, one after the other."""
-
-    def __init__(self, modules: Mapping[str, nn.Module]) -> None:
-        super().__init__()
-        for name, module in modules.items():
-            self.add_module(name, module)
-
-    def forward(self, x: Tensor) -> Tensor:
-        for module in self.children():
-            x = module(x)
-        return x
-
-
-def activation_rates(act: nn.Module) -> Iterator[Rate]:
-    """Parameters of an activation learn at the full rate, undecayed; APL has its own penalty."""
-    decay = APL.weight_decay if isinstance(act, APL) else 0.0
-    for parameter in act.parameters():
-        yield Rate(parameter, 1.0, decay)

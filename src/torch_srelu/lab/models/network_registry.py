@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..util.choices import check_choice
 from . import googlenet, nin_networks
-from .network import Plan
+from .network import NetworkSpec
 from .rivals import (
     apl_network,
     dsn,
@@ -14,24 +14,24 @@ from .rivals import (
     tree_prior,
 )
 
-PLANS: dict[str, Plan] = {
-    **nin_networks.PLANS,
-    **maxout_networks.PLANS,
-    **stochastic_pooling.PLANS,
-    **apl_network.PLANS,
-    **dsn.PLANS,
-    **tree_prior.PLANS,
-    **googlenet.PLANS,
-    **linear.PLANS,
+NETWORKS: dict[str, NetworkSpec] = {
+    **nin_networks.NETWORKS,
+    **maxout_networks.NETWORKS,
+    **stochastic_pooling.NETWORKS,
+    **apl_network.NETWORKS,
+    **dsn.NETWORKS,
+    **tree_prior.NETWORKS,
+    **googlenet.NETWORKS,
+    **linear.NETWORKS,
 }
 
 
-def plan(name: str) -> Plan:
-    """The plan of a network by name.
+def network_spec(name: str) -> NetworkSpec:
+    """The description of a network by name; its ``build`` builds it.
 
     Example:
-        >>> plan("dsn-mnist").classes
+        >>> network_spec("dsn-mnist").classes
         10
     """
-    check_choice("net", name, PLANS)
-    return PLANS[name]
+    check_choice("net", name, NETWORKS)
+    return NETWORKS[name]

@@ -20,7 +20,7 @@ _VALUES = 1 << 16  # of each layer's inputs are sorted, evenly spaced
 
 def parameters(net: Network) -> dict[str, Tensor]:
     """Per layer with SReLU, (4, C) on the CPU: t_r, a_r, t_l, a_l."""
-    units = {name: act for name, act in net.sites() if isinstance(act, SReLU)}
+    units = {name: act for name, act in net.activations() if isinstance(act, SReLU)}
     return {
         layer: torch.stack([getattr(unit, name).detach() for name in NAMES]).cpu()
         for layer, unit in units.items()
@@ -63,7 +63,7 @@ def inputs(
 
         return hook
 
-    hooks = [act.register_forward_pre_hook(watch(name)) for name, act in net.sites()]
+    hooks = [act.register_forward_pre_hook(watch(name)) for name, act in net.activations()]
     training = net.training
     net.eval()
     try:

@@ -101,7 +101,7 @@ def _train(session: Session, watch: Watch) -> str:
     run = session.run
     guessing, dead_after = (
         chance(dataset(run.dataset).classes),
-        network_registry.plan(run.net).dead_after,
+        network_registry.network_spec(run.net).dead_after,
     )
 
     def status() -> str | None:
@@ -187,7 +187,7 @@ def algorithms(run: Run, device: torch.device) -> Iterator[None]:
     # Every tensor that is made empty is filled in full: torch would fill it once more, to be sure.
     filling = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    torch.set_num_threads(network_registry.plan(run.net).threads or threads)
+    torch.set_num_threads(network_registry.network_spec(run.net).threads or threads)
     libraries = contextlib.nullcontext()
     if device.type == "cuda":
         torch.cuda.set_device(device)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 import torch_srelu
 
 from ..config.run import Run
-from ..data.batches import BatchSource
+from ..data.batches import TrainingBatches
 from ..models.network import Network
 from ..runtime.cuda_graphs import captured
 from ..runtime.distributed import Team
@@ -70,7 +70,7 @@ class Step:
         self,
         net: Network,
         optimizer: torch.optim.SGD,
-        batches: BatchSource,
+        batches: TrainingBatches,
         dropout: DropoutStream,
         run: Run,
         team: Team,

@@ -17,7 +17,7 @@ import torch_srelu
 from ..config.run import Run
 from ..config.schedules import learning_rate
 from ..data.datasets import dataset
-from ..data.pipeline import Piece, open_source
+from ..data.pipeline import LabeledBatch, open_data_pipeline
 from ..models import network_registry
 from ..models.activation_registry import activation
 from ..models.network import Network
@@ -82,7 +82,7 @@ class Session:
         self.run, self.data_root, self.device, self.team = run, data_root, device, team
         self.epoch, self.step, self.seconds, self.adapt_seconds = 0, 0, 0.0, 0.0
         self.history = History()
-        self.source = open_source(run, data_root, device, team)
+        self.source = open_data_pipeline(run, data_root, device, team)
         self.batches = self.source.batches
         dropout = DropoutStream(run.seed, device, team.rank, team.world)
         self.net = _build(run, device, dropout)
@@ -185,7 +185,7 @@ class Session:
         assert self.init is not None
         began = time.monotonic()
         self.init.adapt(
-            self.source.own_part(),
+            self.source.local_images(),
             forward=lambda _, images: forward_all(self.net, images, self.run),
         )
         self.take_step.forget_graph()
@@ -196,7 +196,7 @@ class Session:
         return None if held is None else self.evaluate(held).error
 
     @torch.no_grad()
-    def evaluate(self, pieces: Iterable[Piece]) -> Evaluation:
+    def evaluate(self, pieces: Iterable[LabeledBatch]) -> Evaluation:
         """Shows the network images with their classes, without dropout."""
         self.net.eval()
         logits, labels = [], []
@@ -276,7 +276,7 @@ class Session:
 
 
 def _build(run: Run, device: torch.device, dropout: DropoutStream) -> Network:
-    plan = network_registry.plan(run.net)
+    plan = network_registry.network_spec(run.net)
     net = plan.build(run.activation, run.options, seed=run.seed, dropout=dropout)
     for name, parameter in net.named_parameters():
         if name.rpartition(".")[2] in run.fixed:

@@ -7,7 +7,7 @@ import torch
 
 from torch_srelu.lab.models import nin_networks
 from torch_srelu.lab.models.rivals.maxout import ProbMaxout
-from torch_srelu.lab.models.rivals.maxout_networks import PLANS
+from torch_srelu.lab.models.rivals.maxout_networks import NETWORKS
 
 
 @pytest.mark.parametrize(
@@ -19,12 +19,12 @@ from torch_srelu.lab.models.rivals.maxout_networks import PLANS
     ],
 )
 def test_networks_have_the_published_sizes(name, sizes, parameters):
-    plan = PLANS[name]
-    net, seen = plan.build("maxout").eval(), []
+    spec = NETWORKS[name]
+    net, seen = spec.build("maxout").eval(), []
     for module in net.children():
         module.register_forward_hook(lambda _m, _i, out: seen.append(out.shape[-1]))
-    logits = net(torch.zeros(1, plan.channels, plan.size, plan.size))
-    assert logits.shape == (1, plan.classes)
+    logits = net(torch.zeros(1, spec.channels, spec.size, spec.size))
+    assert logits.shape == (1, spec.classes)
     assert [s for s, before in zip(seen[1:], seen, strict=False) if s != before][:6] == sizes
     if parameters:
         assert sum(p.numel() for p in net.parameters()) == parameters
@@ -33,28 +33,28 @@ def test_networks_have_the_published_sizes(name, sizes, parameters):
 
 
 def test_the_constraint_holds_after_a_step():
-    net = PLANS["maxout-mnist"].build("probout", seed=3)
+    net = NETWORKS["maxout-mnist"].build("probout", seed=3)
     with torch.no_grad():
         for p in net.parameters():
             p.normal_()
     net.constrain()
     limits = {"h0": 0.9, "h1": 1.9365, "h2": 1.9365, "y": 1.9365}
     for name, layer in net.layers():
-        norms = layer.linear.weight.flatten(1).norm(dim=1)
+        norms = layer.weights.weight.flatten(1).norm(dim=1)
         torch.testing.assert_close(norms, torch.full_like(norms, limits[name]))
 
 
 def test_convolutions_for_cifar_learn_slowly():
-    net = PLANS["maxout-cifar10"].build("maxout")
+    net = NETWORKS["maxout-cifar10"].build("maxout")
     factors = {rate.parameter: rate.factor for rate in net.rates(0.0)}
     assert len(factors) == len(list(net.parameters()))
     for name, layer in net.layers():
         expected = 0.05 if name in ("h0", "h1", "h2") else 1.0
-        assert factors[layer.linear.weight] == factors[layer.linear.bias] == expected
+        assert factors[layer.weights.weight] == factors[layer.weights.bias] == expected
 
 
 def test_equal_seeds_give_equal_weights():
-    one, other = (PLANS["maxout-mnist"].build(unit, seed=5) for unit in ("maxout", "probout"))
+    one, other = (NETWORKS["maxout-mnist"].build(unit, seed=5) for unit in ("maxout", "probout"))
     assert all(map(torch.equal, one.parameters(), other.parameters()))
     weight = next(one.parameters())
     assert weight.abs().max() <= 0.005
@@ -62,14 +62,14 @@ def test_equal_seeds_give_equal_weights():
 
 
 def test_probout_prefers_large_pieces_more_in_later_layers():
-    net = PLANS["maxout-cifar10"].build("probout", {"sharpness": 0.5})
-    units = [act for _, act in net.sites()]
+    net = NETWORKS["maxout-cifar10"].build("probout", {"sharpness": 0.5})
+    units = [act for _, act in net.activations()]
     assert [act.sharpness for act in units if isinstance(act, ProbMaxout)] == [0.5, 1.0, 1.5, 2.0]
     assert [act.pieces for act in units if isinstance(act, ProbMaxout)] == [2, 2, 2, 5]
 
 
 def test_other_activations_are_refused_and_maxout_elsewhere():
     with pytest.raises(ValueError, match="units have several pieces, which maxout or probout join"):
-        PLANS["maxout-mnist"].build("relu")
+        NETWORKS["maxout-mnist"].build("relu")
     with pytest.raises(ValueError, match="cannot have the activation maxout: maxout joins"):
-        nin_networks.build("nin-mnist", "maxout")
+        nin_networks.NETWORKS["nin-mnist"].build("maxout")

@@ -6,7 +6,7 @@ from scipy.stats import chisquare
 from streams import stream
 
 from torch_srelu.lab.models.activation_registry import ACTIVATIONS
-from torch_srelu.lab.models.rivals.stochastic_pooling import PLANS, StochasticPool2d
+from torch_srelu.lab.models.rivals.stochastic_pooling import NETWORKS, StochasticPool2d
 
 
 def windows(image: torch.Tensor, window: int, stride: int) -> list[list[torch.Tensor]]:
@@ -84,16 +84,16 @@ def test_negative_values_are_refused():
 @pytest.mark.parametrize("act", [name for name in ACTIVATIONS if name != "relu"])
 def test_an_activation_that_goes_negative_is_refused(act):
     with pytest.raises(ValueError, match=f"{act} can give negative values; choose relu"):
-        PLANS["stochastic-pooling-mnist"].build(act)
+        NETWORKS["stochastic-pooling-mnist"].build(act)
 
 
-@pytest.mark.parametrize("name", list(PLANS))
+@pytest.mark.parametrize("name", list(NETWORKS))
 def test_networks_halve_three_times(name):
-    plan = PLANS[name]
-    net, sizes = plan.build("relu").eval(), []
+    spec = NETWORKS[name]
+    net, sizes = spec.build("relu").eval(), []
     for module in net.children():
         if isinstance(module, StochasticPool2d):
             module.register_forward_hook(lambda _m, _i, out: sizes.append(tuple(out.shape[1:])))
-    logits = net(torch.rand(2, plan.channels, plan.size, plan.size))
-    assert logits.shape == (2, plan.classes)
-    assert sizes == [(64, s, s) for s in ((16, 8, 4) if plan.size == 32 else (14, 7, 3))]
+    logits = net(torch.rand(2, spec.channels, spec.size, spec.size))
+    assert logits.shape == (2, spec.classes)
+    assert sizes == [(64, s, s) for s in ((16, 8, 4) if spec.size == 32 else (14, 7, 3))]

@@ -4,14 +4,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from torch_srelu.lab.models.rivals.stack import Dense
 from torch_srelu.lab.models.rivals.tree_prior import (
-    PLANS,
+    NETWORKS,
     REFINED_FROM,
     TreeNetwork,
-    TreePlan,
     TreePrior,
+    TreePriorSpec,
 )
+from torch_srelu.lab.models.sequential import DenseSpec
 
 TREE = torch.tensor([0, 0, 0, 1, 1, 2, 2, 2])
 NEAR, FAR = 0.7, 0.3
@@ -77,15 +77,15 @@ def test_a_class_in_the_wrong_place_finds_its_own():
 
 
 def network() -> TreeNetwork:
-    layers = (Dense("hidden", 6), Dense("y", 8, acts=False))
-    return TreePlan(1, 4, 8, layers, tuple(TREE.tolist())).build("relu", seed=1)
+    layers = (DenseSpec("hidden", 6), DenseSpec("y", 8, acts=False))
+    return TreePriorSpec(1, 4, 8, layers, tuple(TREE.tolist())).build("relu", seed=1)
 
 
 def test_the_prior_takes_the_place_of_weight_decay_on_the_last_layer():
     net = network()
     decays = {rate.parameter: rate.decay for rate in net.rates(0.1)}
     assert len(decays) == len(list(net.parameters()))
-    hidden, y = (layer.linear for _, layer in net.body.layers())
+    hidden, y = (layer.weights for _, layer in net.body.layers())
     assert decays[hidden.weight] == 0.1
     assert decays[y.weight] == 0
     x, labels = torch.randn(3, 1, 4, 4), torch.tensor([0, 3, 7])
@@ -96,11 +96,11 @@ def test_the_prior_takes_the_place_of_weight_decay_on_the_last_layer():
 
 
 def test_cifar100_has_twenty_superclasses_of_five():
-    superclass = torch.tensor(PLANS["tree-cifar100"].superclass)
+    superclass = torch.tensor(NETWORKS["tree-cifar100"].superclass)
     assert torch.equal(superclass.bincount(), torch.full((20,), 5))
 
 
-def test_the_tree_rests_at_first_and_travels_in_the_state():
+def test_the_tree_is_constant_at_first_and_a_part_of_the_state():
     net = network()
     net.refine(REFINED_FROM - 0.01)
     assert torch.equal(net.prior.superclass, TREE)

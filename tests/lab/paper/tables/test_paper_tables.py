@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 from specimens import record_of
 
-from torch_srelu.lab.models.nin_networks import build
+from torch_srelu.lab.models.network_registry import network_spec
 from torch_srelu.lab.paper.blocks import contests
 from torch_srelu.lab.paper.contests import wanted
 from torch_srelu.lab.paper.published import LEARNED, TABLES
@@ -210,5 +210,5 @@ def test_parameters_are_those_of_the_networks(row, condition, expected) -> None:
 
 def test_networks_are_filled_again_after_a_count() -> None:
     parameters.count("nin", "cifar10")
-    weight = build("nin-cifar10", "relu", seed=1).get_submodule("conv1.conv").weight
+    weight = network_spec("nin-cifar10").build("relu", seed=1).get_submodule("conv1.conv").weight
     assert weight.std().item() == pytest.approx(0.05, rel=0.05)  # type: ignore[union-attr]

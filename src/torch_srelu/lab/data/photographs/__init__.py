@@ -1,4 +1,4 @@
-"""Photographs in class folders or tar shards, decoded, cropped and mirrored as they are needed.
+"""Photographs in class folders or tar shards: decoding, crops, batches.
 
-Ten classes or a thousand are the same thing: what a folder holds decides.
+The number of classes is what a folder holds.
 """

@@ -1,4 +1,4 @@
-"""Which part of which image an epoch shows, and how: a function of the seed alone."""
+"""Random and central crops: which part of each image a network sees in an epoch."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch import Tensor
 
 from ...runtime.seeds import generator
 
-STORED = 256  # images are brought to this size first, whatever their proportions
-SHOWN = 224  # what a network sees of them
-MARGIN = STORED - SHOWN
+STORED_SIZE = 256  # height and width to which all images are resized first
+CROP_SIZE = 224  # height and width of a crop
+MARGIN = STORED_SIZE - CROP_SIZE
 
-# Red, green and blue of an average ImageNet image: what is subtracted, and nothing else is done.
+# Red, green and blue of an average ImageNet image, subtracted; nothing else is done to pixels.
 MEAN = (123.0, 117.0, 104.0)
 
 
@@ -30,7 +30,7 @@ class Crops(NamedTuple):
 
 
 def random_crops(images: int, seed: int, epoch: int) -> Crops:
-    """What each of ``images`` images looks like in ``epoch``.
+    """The crop of each of ``images`` images in ``epoch``: depends on the seed and the epoch alone.
 
     Example:
         >>> crops = random_crops(1000, seed=1, epoch=0)
@@ -43,16 +43,16 @@ def random_crops(images: int, seed: int, epoch: int) -> Crops:
 
 
 def central_crops(images: int) -> Crops:
-    """The middle of each of ``images`` images, as it is."""
+    """The middle of each of ``images`` images, not mirrored."""
     middle = torch.full((images,), MARGIN // 2)
     return Crops(middle, middle, torch.zeros(images, dtype=torch.bool))
 
 
-class Centre:
-    """Subtracts the mean: images (N, 3, H, W) as a network sees them, in float32.
+class SubtractMean:
+    """Subtracts the mean color: images (N, 3, H, W) in float32.
 
     Always in channels_last, so that a network rounds alike wherever the images come from. The mean
-    lies on the device beforehand: a captured step cannot bring it there.
+    is copied to the device once: a captured step could not do so.
     """
 
     def __init__(self, device: torch.device) -> None:

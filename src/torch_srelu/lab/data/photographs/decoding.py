@@ -1,4 +1,4 @@
-"""From the bytes of an image file to its pixels."""
+"""Decodes image files to uint8 tensors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from .crops import STORED
+from .crops import STORED_SIZE
 
 # What Pillow raises for files that are damaged, cut short, absurdly large or no images at all.
 UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError)
@@ -21,8 +21,9 @@ def decode(raw: bytes) -> Tensor:
     Raises one of `UNREADABLE` if it cannot be read to its end.
     """
     with Image.open(io.BytesIO(raw)) as image:
-        image.draft("RGB", (STORED, STORED))  # large JPEGs: decoded at a fraction of their size
-        square = image.convert("RGB").resize((STORED, STORED), Image.Resampling.BILINEAR)
+        # Large JPEGs are decoded at a fraction of their size.
+        image.draft("RGB", (STORED_SIZE, STORED_SIZE))
+        square = image.convert("RGB").resize((STORED_SIZE, STORED_SIZE), Image.Resampling.BILINEAR)
     return torch.from_numpy(np.array(square)).permute(2, 0, 1)
 
 

@@ -1,4 +1,4 @@
-"""Worker processes that decode images, and what happens to images they cannot decode."""
+"""Worker processes that decode images; images that cannot be decoded are skipped and named."""
 
 from __future__ import annotations
 
@@ -12,30 +12,25 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from ..data_errors import DataError
-from .crops import SHOWN, STORED
+from .crops import CROP_SIZE
 from .decoding import UNREADABLE, cut, decode
 from .listing import Listing
 
-UNREADABLE_SHARE = 0.001  # of all images; more than that is no accident
-_PREFETCHED = 4  # batches that each worker has in hand
+MAX_UNREADABLE_SHARE = 0.001  # of all images; more than that is no accident
+_PREFETCHED = 4  # batches that each worker decodes in advance
 
 
-class View(NamedTuple):
-    """One image as it is to be shown: cut and perhaps mirrored, or whole."""
+class CropRequest(NamedTuple):
+    """Which part of which image to decode, and whether to mirror it."""
 
     image: int
     top: int = 0
     left: int = 0
     mirrored: bool = False
-    size: int = SHOWN
-
-    @classmethod
-    def whole(cls, image: int) -> View:
-        """The image (3, 256, 256) as it is stored."""
-        return cls(image, size=STORED)
+    size: int = CROP_SIZE
 
 
-class Decoded(NamedTuple):
+class DecodedBatch(NamedTuple):
     """A batch from a worker: pixels (B, 3, S, S), uint8; classes (B,); names that were skipped."""
 
     images: Tensor
@@ -43,46 +38,45 @@ class Decoded(NamedTuple):
     unreadable: list[str]
 
 
-class _Photographs(Dataset):
-    """Decodes views of a listing; None where an image cannot be decoded."""
+class _CropDataset(Dataset):
+    """Decodes crops of listed images; None where an image cannot be decoded."""
 
     def __init__(self, listing: Listing) -> None:
         self.listing = listing
 
-    def __getitem__(self, view: View) -> tuple[View, Tensor | None]:
+    def __getitem__(self, crop: CropRequest) -> tuple[CropRequest, Tensor | None]:
         try:
-            image = decode(self.listing.read(view.image))
+            image = decode(self.listing.read(crop.image))
         except UNREADABLE:
-            return view, None
-        return view, cut(image, view.top, view.left, view.mirrored, view.size)
+            return crop, None
+        return crop, cut(image, crop.top, crop.left, crop.mirrored, crop.size)
 
 
 def _collate(
-    samples: Sequence[tuple[View, Tensor | None]], *, listing: Listing, fill: bool
-) -> Decoded:
-    unreadable = [listing.name(view.image) for view, image in samples if image is None]
-    readable = [(view.image, image) for view, image in samples if image is not None]
+    samples: Sequence[tuple[CropRequest, Tensor | None]], *, listing: Listing, fill: bool
+) -> DecodedBatch:
+    unreadable = [listing.name(crop.image) for crop, pixels in samples if pixels is None]
+    readable = [(crop.image, pixels) for crop, pixels in samples if pixels is not None]
     if not readable:
         size = samples[0][0].size
         nothing = torch.empty(0, 3, size, size, dtype=torch.uint8)
-        return Decoded(nothing, listing.labels[:0], unreadable)
-    if fill:  # an image that is skipped leaves its place to another one of the batch
+        return DecodedBatch(nothing, listing.labels[:0], unreadable)
+    if fill:
         readable += [readable[i % len(readable)] for i in range(len(unreadable))]
     labels = listing.labels[[index for index, _ in readable]]
-    return Decoded(torch.stack([image for _, image in readable]), labels, unreadable)
+    return DecodedBatch(torch.stack([pixels for _, pixels in readable]), labels, unreadable)
 
 
-class Reader:
-    """Decodes batches of views in worker processes, in the order of ``batches``.
+class DecodingLoader:
+    """Decodes batches of crops in worker processes, in the order of ``batches``.
 
     Args:
         listing: The images.
-        batches: Iterated anew for each pass: the views of each batch.
+        batches: Iterated anew for each pass: the crops of each batch.
         workers: Worker processes; 0 decodes in this one.
-        fill: Whether a skipped image's place is taken by another of its batch, so that batches
-            keep their size; otherwise they become smaller, and one of which nothing is left is
-            left out.
-        pinned: Whether batches come in memory that a GPU reads fast.
+        fill: Whether another image of the batch takes the place of a skipped one, so that batches
+            keep their size; otherwise they become smaller, and an empty one is left out.
+        pinned: Whether batches come in pinned memory.
 
     Attributes:
         unreadable: Names of the images that were skipped so far.
@@ -91,7 +85,7 @@ class Reader:
     def __init__(
         self,
         listing: Listing,
-        batches: Iterable[list[View]],
+        batches: Iterable[list[CropRequest]],
         workers: int,
         *,
         fill: bool,
@@ -99,15 +93,15 @@ class Reader:
     ) -> None:
         self.listing, self.fill, self.unreadable = listing, fill, set[str]()
         self._loader = DataLoader(
-            _Photographs(listing),
-            batch_sampler=batches,  # type: ignore[arg-type]  # views in the place of numbers
+            _CropDataset(listing),
+            batch_sampler=batches,  # type: ignore[arg-type]  # crops in the place of indices
             num_workers=workers,
             collate_fn=partial(_collate, listing=listing, fill=fill),
             pin_memory=pinned,
             prefetch_factor=_PREFETCHED if workers else None,
         )
 
-    def __iter__(self) -> Generator[Decoded]:
+    def __iter__(self) -> Generator[DecodedBatch]:
         for batch in self._loader:
             self._skip(batch.unreadable)
             if len(batch.images):
@@ -119,10 +113,10 @@ class Reader:
                 )
 
     def _skip(self, names: list[str]) -> None:
-        """Remembers images that cannot be decoded; too many of them are an error."""
+        """Notes images that cannot be decoded; too many of them are an error."""
         new = sorted(set(names) - self.unreadable)
         self.unreadable.update(new)
-        allowed = max(1, int(UNREADABLE_SHARE * len(self.listing)))
+        allowed = max(1, int(MAX_UNREADABLE_SHARE * len(self.listing)))
         if len(self.unreadable) > allowed:
             shown = ", ".join(sorted(self.unreadable)[:5])
             raise DataError(

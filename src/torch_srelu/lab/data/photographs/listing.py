@@ -1,4 +1,4 @@
-"""What images there are, and where their bytes lie: class folders or tar shards."""
+"""Lists images: names, classes, and where their bytes are in class folders or tar shards."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ SUFFIXES = (".jpeg", ".jpg", ".png", ".webp", ".bmp")
 class Listing:
     """The images of one part of a data set.
 
-    Names and places are arrays and no lists of objects, since every worker process shares them:
-    a million objects would be copied as soon as somebody counts a reference.
+    Names and places are arrays, not lists of objects, since all worker processes share them:
+    reference counting would copy the memory of a million objects.
 
     Attributes:
-        root: The folder below which the files lie.
+        root: The folder that the files are in.
         classes: Names of the classes, in the order of their numbers.
         labels: The class of each image (N,), int64.
-        names: What each image is called, encoded (N,): its path below the root, or for an image
+        names: Name of each image, encoded (N,): its path below the root, or for an image
             in a shard the path of the shard, a colon and its name there.
         places: For shards, offset and length of each image in its file (N, 2); None for files.
     """
@@ -43,11 +43,11 @@ class Listing:
         return len(self.labels)
 
     def name(self, index: int) -> str:
-        """What image ``index`` is called."""
+        """Name of image ``index``."""
         return os.fsdecode(self.names[index])
 
     def read(self, index: int) -> bytes:
-        """The encoded image ``index``."""
+        """The bytes of image ``index``, as encoded in its file."""
         if self.places is None:
             return (self.root / self.name(index)).read_bytes()
         offset, length = self.places[index].tolist()

@@ -1,4 +1,4 @@
-"""Opening a data set of photographs, alone or as one of several processes."""
+"""Finds the photographs of a data set, the same in every process."""
 
 from __future__ import annotations
 
@@ -14,27 +14,25 @@ from .listing import PARTS, Listing, check_same_classes, from_folders
 from .shards import find_shards, from_shards
 
 
-def open_images(root: Path | str, team: Team) -> tuple[Listing, Listing]:
+def open_images(root: Path | str, group: Team) -> tuple[Listing, Listing]:
     """The listings of "train" and "val" below ``root``, of shards where there are any.
 
-    All processes of a team must see the same files; if one does not, all of them raise the same
+    All processes must see the same files; if one does not, all of them raise the same
     error instead of waiting for each other.
 
     Args:
         root: The folder with the parts.
-        team: This process among those that train together.
+        group: The processes that train together.
     """
-    found: tuple[Listing, Listing] | None = None
-    problem: str | None = None
+    found, problem = None, None
     try:
         found = _open(Path(root))
     except DataError as error:
         problem = str(error)
-    contents = {} if found is None else found[0].contents() | found[1].contents()
-    problem = _first_problem(problem, contents, team)
-    if problem is not None:
+    contents = found[0].contents() | found[1].contents() if found else {}
+    problem = _first_problem(problem, contents, group)
+    if problem is not None or found is None:
         raise DataError(problem)
-    assert found is not None
     return found
 
 
@@ -46,14 +44,14 @@ def _open(root: Path) -> tuple[Listing, Listing]:
     return train, val
 
 
-def _first_problem(problem: str | None, contents: dict[str, int], team: Team) -> str | None:
+def _first_problem(problem: str | None, contents: dict[str, int], group: Team) -> str | None:
     """The first problem that any process has, the same for all."""
-    if team.world == 1:
+    if group.world == 1:
         return problem
     reports = all_gather_objects((problem, contents), dist.group.WORLD)
-    for rank, (told, _) in enumerate(reports):
-        if told is not None:
-            return f"process {rank}: {told}"
+    for rank, (reported, _) in enumerate(reports):
+        if reported is not None:
+            return f"process {rank}: {reported}"
     _, first = reports[0]
     for rank, (_, other) in enumerate(reports):
         differing = sorted(name for name in first | other if first.get(name) != other.get(name))

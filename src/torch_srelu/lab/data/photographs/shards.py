@@ -1,7 +1,7 @@
 """WebDataset shards: plain tar files in which KEY.jpg lies beside KEY.cls, the class number.
 
-Shards are read at random, not from front to end: an index of all images is made once, so that an
-epoch visits every image once in an order that depends on the seed alone, whoever reads.
+Shards are read by random access: an index of all images is made once, so that an epoch visits every
+image once in an order that depends on the seed alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def find_shards(root: Path, part: str) -> list[Path]:
 
 
 def from_shards(root: Path, part: str) -> Listing:
-    """The images in the shards of a part; classes are called by their numbers.
+    """The images in the shards of a part; the names of classes are their numbers.
 
     A number that is missing among numbered shards is an error, and so is a shard that would be
     taken for both parts.

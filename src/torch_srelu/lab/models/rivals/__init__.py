@@ -1,4 +1,4 @@
-"""The whole systems that the paper compares with: units, networks and how they are trained.
+"""The whole systems that the paper compares with: their units, poolings and networks.
 
 Values that their papers do not give, or give for other inputs, are ours; each file says which.
 """

@@ -7,8 +7,8 @@ and not before it too; biases as in NIN, learning twice as fast and undecayed; a
 
 from __future__ import annotations
 
-from ..layers import normal
-from .stack import Conv, Dense, Drop, Plan, Pool, average, maximum
+from ..layers import ConvSpec, DenseSpec, normal
+from ..sequential import DropoutSpec, PoolSpec, SequentialSpec, average_pool, max_pool
 
 # Deviations of the weights at the start: of the first layer (ours), and of the others (published).
 # At 0.01 the first makes of whitened images, of deviation 0.5, far less than the units' own
@@ -17,26 +17,26 @@ from .stack import Conv, Dense, Drop, Plan, Pool, average, maximum
 FIRST, OTHERS = 0.1, 0.01
 
 
-def cnn(classes: int) -> Plan:
+def cnn(classes: int) -> SequentialSpec:
     """Three convolutions and three dense layers for CIFAR."""
-    start = normal(OTHERS)
+    init = normal(OTHERS)
     layers = (
-        Conv("conv1", 96, 5, padding=2, start=normal(FIRST)),
-        Pool(maximum, 3, 2),
-        Drop(0.25),
-        Conv("conv2", 128, 5, padding=2, start=start),
-        Pool(average, 3, 2),
-        Drop(0.25),
-        Conv("conv3", 256, 5, padding=2, start=start),
-        Pool(average, 3, 2),
-        Drop(0.5),
-        Dense("ip1", 2048, start=start),
-        Drop(0.5),
-        Dense("ip2", 2048, start=start),
-        Drop(0.5),
-        Dense("ip3", classes, acts=False, start=start),
+        ConvSpec("conv1", 96, 5, padding=2, initializer=normal(FIRST)),
+        PoolSpec(max_pool),
+        DropoutSpec(0.25),
+        ConvSpec("conv2", 128, 5, padding=2, initializer=init),
+        PoolSpec(average_pool),
+        DropoutSpec(0.25),
+        ConvSpec("conv3", 256, 5, padding=2, initializer=init),
+        PoolSpec(average_pool),
+        DropoutSpec(0.5),
+        DenseSpec("ip1", 2048, initializer=init),
+        DropoutSpec(0.5),
+        DenseSpec("ip2", 2048, initializer=init),
+        DropoutSpec(0.5),
+        DenseSpec("ip3", classes, acts=False, initializer=init),
     )
-    return Plan(3, 32, classes, layers)
+    return SequentialSpec(3, 32, classes, layers)
 
 
-PLANS = {f"cnn-cifar{classes}": cnn(classes) for classes in (10, 100)}
+NETWORKS = {f"cnn-cifar{classes}": cnn(classes) for classes in (10, 100)}

@@ -1,8 +1,8 @@
 """Deeply supervised nets (Lee et al., 2014): NIN with companion losses on inner layers.
 
 For the first part of the training, a dense head on the inputs of some activations adds its loss;
-then the heads rest. At test there is nothing but NIN, with max pooling and without its last
-activation. Ours are: no falling rate of the heads' own, and everything on MNIST.
+then the heads are no longer used. In evaluation there is nothing but NIN, with max pooling and
+without its last activation. Ours are: no falling rate of the heads' own, and everything on MNIST.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...records.run_status import PATIENCE
 from ...runtime.seeds import generator
-from .. import nin_networks
-from ..layers import convolve, dense
-from ..network import Making, Network, Rate
+from ..convolutions import convolve
+from ..layers import ActivatedLayer, ConvSpec, DenseSpec, LayerBuilder, ParameterRate
+from ..network import Network
+from ..nin_networks import NETWORKS as NIN
+from ..sequential import PoolSpec, SequentialNetwork, SequentialSpec, max_pool
 
 SUPERVISED = ("conv1", "conv2", "conv3")
 COMPANIONS_UNTIL = 50 / 200  # thousand iterations of the whole training
@@ -40,7 +41,7 @@ def squared_hinge(logits: Tensor, labels: Tensor) -> Tensor:
 LOSSES = {"hinge": squared_hinge, "softmax": F.cross_entropy}
 
 
-def _start(weight: Tensor, draws: torch.Generator) -> None:
+def _initializer(weight: Tensor, draws: torch.Generator) -> None:
     """Uniform with variance 1 / number of all weights: what Caffe did for dense layers then."""
     bound = math.sqrt(3 / weight.numel())
     weight.uniform_(-bound, bound, generator=draws)
@@ -50,23 +51,24 @@ class DSN(Network):
     """A network in network with companion heads.
 
     Args:
-        trunk: The network that is tested.
+        trunk: The network that is evaluated.
         size: Side of its images.
         classes: The number of classes.
         loss: One of `LOSSES`, for the output and the heads alike.
-        draws: Starts the weights of the heads.
+        draws: Initializes the weights of the heads.
     """
 
     def __init__(
-        self, trunk: nin_networks.NIN, size: int, classes: int, loss: str, draws: torch.Generator
+        self, trunk: SequentialNetwork, size: int, classes: int, loss: str, draws: torch.Generator
     ) -> None:
         super().__init__()
         self.trunk, self.criterion, self.supervising = trunk, LOSSES[loss], True
         self.heads = nn.ModuleDict()
-        for name, block in trunk.blocks():
+        for name, layer in trunk.layers():
             if name in SUPERVISED:
-                self.heads[name] = dense(block.layer.channels * size**2, classes, _start, draws)
-                size = (size - 2) // 2 + 1
+                spec = DenseSpec(name, classes, initializer=_initializer)
+                self.heads[name] = spec.build(layer.spec.channels, size, draws)
+                size = (size - 2) // 2 + 1  # after pooling
 
     def forward(self, x: Tensor) -> Tensor:
         return self.trunk(x)
@@ -77,13 +79,14 @@ class DSN(Network):
         companions = []
         for name, module in self.trunk.named_children():
             if name in self.heads:
-                assert isinstance(module, nin_networks.Block)
-                z = convolve(module.conv, x)
+                assert isinstance(module, ActivatedLayer)
+                assert isinstance(module.weights, nn.Conv2d)
+                z = convolve(module.weights, x)
                 companions.append(self.heads[name](z.flatten(1)))
                 x = module.act(z)
             else:
                 x = module(x)
-        return self.trunk.logits(x), *companions
+        return x.flatten(1), *companions
 
     def losses(self, outputs: tuple[Tensor, ...], labels: Tensor) -> tuple[Tensor, Tensor]:
         loss = torch.stack([self.criterion(logits, labels) for logits in outputs]).sum()
@@ -93,52 +96,50 @@ class DSN(Network):
         before, self.supervising = self.supervising, done < COMPANIONS_UNTIL
         return self.supervising != before
 
-    def sites(self) -> Iterator[tuple[str, nn.Module]]:
-        return self.trunk.sites()
+    def activations(self) -> Iterator[tuple[str, nn.Module]]:
+        return self.trunk.activations()
 
-    def rates(self, weight_decay: float) -> Iterator[Rate]:
+    def rates(self, weight_decay: float) -> Iterator[ParameterRate]:
         yield from self.trunk.rates(weight_decay)
         for head in self.heads.values():
             assert isinstance(head, nn.Linear)
-            yield Rate(head.weight, 0.001, weight_decay)
-            yield Rate(head.bias, 0.002, 0.0)
+            yield ParameterRate(head.weight, 0.001, weight_decay)
+            yield ParameterRate(head.bias, 0.002, 0.0)
 
 
 @dataclass(frozen=True)
-class DSNPlan(nin_networks.Plan):
+class DSNSpec(SequentialSpec):
     """A deeply supervised network in network.
 
     Attributes:
         loss: One of `LOSSES`.
 
     Example:
-        >>> net = PLANS["dsn-cifar10"].build("relu")
+        >>> net = NETWORKS["dsn-cifar10"].build("relu")
         >>> sum(p.numel() for p in net.trunk.parameters())
         966986
     """
 
     loss: str
 
-    def made(self, making: Making) -> DSN:
+    def build_network(self, builder: LayerBuilder) -> DSN:
         # Another position of the stream: the trunk's weights are those of NIN.
-        draws = generator(making.seed, "weights", position=1)
-        return DSN(nin_networks.nin(self, making), self.size, self.classes, self.loss, draws)
+        draws = generator(builder.seed, "weights", position=1)
+        return DSN(self.build_layers(builder), self.size, self.classes, self.loss, draws)
 
 
-def _plan(data: str, loss: str) -> DSNPlan:
-    """NIN with max pooling everywhere and no activation at its end."""
-    nin = nin_networks.plan(f"nin-{data}")
-    *layers, last = nin.layers
-    assert isinstance(last, nin_networks.Conv)
-    layers = [replace(la, kind="max") if isinstance(la, nin_networks.Pool) else la for la in layers]
-    last = replace(last, acts=False, weight_lr=0.1, bias_lr=0.2)
-    layers = (*layers, last)
-    shape = (nin.channels, nin.size, nin.classes)
-    return DSNPlan(*shape, layers, loss, threads=nin.threads, dead_after=PATIENCE)
+def supervised_nin(data: str, loss: str) -> DSNSpec:
+    """NIN with max pooling everywhere and no activation at its end, with companion losses."""
+    nin = NIN[f"nin-{data}"]
+    *layers, last, mean = nin.layers
+    assert isinstance(last, ConvSpec)
+    layers = [replace(s, pooling=max_pool) if isinstance(s, PoolSpec) else s for s in layers]
+    layers = (*layers, replace(last, acts=False, weight_lr=0.1, bias_lr=0.2), mean)
+    return DSNSpec(nin.channels, nin.size, nin.classes, layers, loss, threads=nin.threads)
 
 
-PLANS = {
-    "dsn-cifar10": _plan("cifar10", "hinge"),
-    "dsn-cifar100": _plan("cifar100", "softmax"),
-    "dsn-mnist": _plan("mnist", "hinge"),
+NETWORKS = {
+    "dsn-cifar10": supervised_nin("cifar10", "hinge"),
+    "dsn-cifar100": supervised_nin("cifar100", "softmax"),
+    "dsn-mnist": supervised_nin("mnist", "hinge"),
 }

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from .stack import Dense, Plan
+from ..layers import DenseSpec
+from ..sequential import SequentialSpec
 
-PLANS = {
-    f"linear-{data}": Plan(channels, size, classes, (Dense("y", classes, acts=False),))
+NETWORKS = {
+    f"linear-{data}": SequentialSpec(
+        channels, size, classes, (DenseSpec("y", classes, acts=False),)
+    )
     for data, channels, size, classes in (
         ("cifar10", 3, 32, 10),
         ("cifar100", 3, 32, 100),

@@ -7,71 +7,52 @@ its authors draw "nothing" as one more outcome of each unit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ..layers import ConvSpec, DenseSpec, uniform
+from ..sequential import DropoutSpec, PoolSpec, SequentialSpec, max_pool
 
-from ..activation_registry import Activation
-from ..layers import uniform
-from .stack import Conv, Dense, Drop, Plan, Pool, maximum
-
-
-@dataclass(frozen=True)
-class MaxoutPlan(Plan):
-    """A network of units with several pieces.
-
-    Example:
-        >>> sum(p.numel() for p in PLANS["maxout-mnist"].build("maxout").parameters())
-        418714
-    """
-
-    def refusal(self, act: Activation) -> str | None:
-        if act.joins:
-            return None
-        return "its units have several pieces, which maxout or probout join"
+_initializer = uniform(0.005)
 
 
-_start = uniform(0.005)
-
-
-def _cifar(classes: int) -> MaxoutPlan:
-    slow = {"start": _start, "pieces": 2, "weight_lr": 0.05, "bias_lr": 0.05}
+def _cifar(classes: int) -> SequentialSpec:
+    slow = {"initializer": _initializer, "pieces": 2, "weight_lr": 0.05, "bias_lr": 0.05}
     layers = (
-        Drop(0.2),
-        Conv("h0", 96, 8, padding=4, max_norm=0.9, **slow),
-        Pool(maximum, 4, 2),
-        Drop(0.5),
-        Conv("h1", 192, 8, padding=3, max_norm=1.9365, **slow),
-        Pool(maximum, 4, 2),
-        Drop(0.5),
-        Conv("h2", 192, 5, padding=3, max_norm=1.9365, **slow),
-        Pool(maximum, 2, 2),
-        Drop(0.5),
-        Dense("h3", 500, pieces=5, max_norm=1.9, start=_start, bias_lr=1.0),
-        Drop(0.5),
-        Dense("y", classes, acts=False, max_norm=1.9365, start=_start, bias_lr=1.0),
+        DropoutSpec(0.2),
+        ConvSpec("h0", 96, 8, padding=4, max_norm=0.9, **slow),
+        PoolSpec(max_pool, 4),
+        DropoutSpec(0.5),
+        ConvSpec("h1", 192, 8, padding=3, max_norm=1.9365, **slow),
+        PoolSpec(max_pool, 4),
+        DropoutSpec(0.5),
+        ConvSpec("h2", 192, 5, padding=3, max_norm=1.9365, **slow),
+        PoolSpec(max_pool, 2),
+        DropoutSpec(0.5),
+        DenseSpec("h3", 500, pieces=5, max_norm=1.9, initializer=_initializer, bias_lr=1.0),
+        DropoutSpec(0.5),
+        DenseSpec("y", classes, acts=False, max_norm=1.9365, initializer=_initializer, bias_lr=1.0),
     )
-    return MaxoutPlan(3, 32, classes, layers)
+    return SequentialSpec(3, 32, classes, layers)
 
 
-def _mnist() -> MaxoutPlan:
+def _mnist() -> SequentialSpec:
     # Biases of maps, which collect the gradients of all positions, at the factor for CIFAR: ours.
-    full = {"start": _start, "bias_lr": 0.05}
+    full = {"initializer": _initializer, "bias_lr": 0.05}
     layers = (
-        Drop(0.2),
-        Conv("h0", 48, 8, pieces=2, max_norm=0.9, **full),
-        Pool(maximum, 4, 2),
-        Drop(0.5),
-        Conv("h1", 48, 8, padding=3, pieces=2, max_norm=1.9365, **full),
-        Pool(maximum, 4, 2),
-        Drop(0.5),
-        Conv("h2", 24, 5, padding=3, pieces=4, max_norm=1.9365, **full),
-        Pool(maximum, 2, 2),
-        Drop(0.5),
-        Dense("y", 10, acts=False, max_norm=1.9365, start=_start, bias_lr=1.0),
+        DropoutSpec(0.2),
+        ConvSpec("h0", 48, 8, pieces=2, max_norm=0.9, **full),
+        PoolSpec(max_pool, 4),
+        DropoutSpec(0.5),
+        ConvSpec("h1", 48, 8, padding=3, pieces=2, max_norm=1.9365, **full),
+        PoolSpec(max_pool, 4),
+        DropoutSpec(0.5),
+        ConvSpec("h2", 24, 5, padding=3, pieces=4, max_norm=1.9365, **full),
+        PoolSpec(max_pool, 2),
+        DropoutSpec(0.5),
+        DenseSpec("y", 10, acts=False, max_norm=1.9365, initializer=_initializer, bias_lr=1.0),
     )
-    return MaxoutPlan(1, 28, 10, layers)
+    return SequentialSpec(1, 28, 10, layers)
 
 
-PLANS = {
+NETWORKS = {
     "maxout-cifar10": _cifar(10),
     "maxout-cifar100": _cifar(100),
     "maxout-mnist": _mnist(),

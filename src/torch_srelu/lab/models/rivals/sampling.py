@@ -1,4 +1,4 @@
-"""Choosing one of several by chance, from the stream of the run."""
+"""Draws one of several values from the random stream of the run."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ...runtime.seeds import DropoutStream
 def draw(values: Tensor, weights: Tensor, stream: DropoutStream) -> Tensor:
     """One of the values along the last dimension, with probability proportional to its weight.
 
-    A race: the first to arrive wins, where each arrives after an exponential time with its weight
-    as its rate. A weight of 0 never wins against one above it. Where all are 0, any value may come.
-    The gradient goes to the value that was drawn.
+    The smallest of exponential variables whose rates are the weights. A weight of 0 is never drawn
+    if there is one above it; where all are 0, any value may be. The gradient goes to the value that
+    was drawn.
 
     Args:
         values: (N, ..., K); N counts images.
@@ -30,7 +30,7 @@ def draw(values: Tensor, weights: Tensor, stream: DropoutStream) -> Tensor:
         tensor([6.])
     """
     times = stream.exponential(weights)
-    # A time of 0 would make 0 / 0 of a weight that must not win.
+    # A time of 0 would make 0 / 0 of a weight that must not be drawn.
     speeds = weights.detach() / times.clamp_min(torch.finfo(times.dtype).tiny)
     drawn = speeds.argmax(-1, keepdim=True) == torch.arange(weights.shape[-1], device=times.device)
     # No gather: its gradient would be added up with atomics, or sorted to be deterministic.

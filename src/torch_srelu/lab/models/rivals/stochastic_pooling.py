@@ -1,7 +1,7 @@
 """Stochastic pooling (Zeiler & Fergus, 2013) and its network.
 
 Three convolutions of 64 maps, each with ReLU, stochastic pooling and local response normalisation,
-then one dense layer. Ours are: how the weights start, and the size and strength of the
+then one dense layer. Ours are: how weights are initialized, and the size and strength of the
 normalisation.
 """
 
@@ -14,9 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...runtime.seeds import Drawing, DropoutStream
-from ..activation_registry import Activation
+from ..activation_registry import ActivationSpec
+from ..layers import ConvSpec, DenseSpec
+from ..sequential import LRNSpec, PoolSpec, SequentialSpec
 from .sampling import draw
-from .stack import Conv, Dense, Norm, Plan, Pool
 
 
 class StochasticPool2d(Drawing):
@@ -87,10 +88,10 @@ NON_NEGATIVE = ("relu",)  # activations that stochastic pooling may follow
 
 
 @dataclass(frozen=True)
-class StochasticPlan(Plan):
+class StochasticPoolingSpec(SequentialSpec):
     """A network with stochastic pooling after its activations."""
 
-    def refusal(self, act: Activation) -> str | None:
+    def incompatibility(self, act: ActivationSpec) -> str | None:
         if act.name in NON_NEGATIVE:
             return None
         return (
@@ -99,17 +100,19 @@ class StochasticPlan(Plan):
         )
 
 
-def _plan(channels: int, size: int, classes: int) -> StochasticPlan:
+def _network(channels: int, size: int, classes: int) -> StochasticPoolingSpec:
     convolutions = [
         layer
         for name in ("conv1", "conv2", "conv3")
-        for layer in (Conv(name, 64, 5, padding=2), Pool(StochasticPool2d, 3, 2), Norm())
+        for layer in (ConvSpec(name, 64, 5, padding=2), PoolSpec(StochasticPool2d), LRNSpec())
     ]
-    return StochasticPlan(channels, size, classes, (*convolutions, Dense("y", classes, acts=False)))
+    return StochasticPoolingSpec(
+        channels, size, classes, (*convolutions, DenseSpec("y", classes, acts=False))
+    )
 
 
-PLANS = {
-    "stochastic-pooling-cifar10": _plan(3, 32, 10),
-    "stochastic-pooling-cifar100": _plan(3, 32, 100),
-    "stochastic-pooling-mnist": _plan(1, 28, 10),
+NETWORKS = {
+    "stochastic-pooling-cifar10": _network(3, 32, 10),
+    "stochastic-pooling-cifar100": _network(3, 32, 100),
+    "stochastic-pooling-mnist": _network(1, 28, 10),
 }

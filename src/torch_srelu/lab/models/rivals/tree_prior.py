@@ -21,9 +21,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...data.datasets import dataset
-from ..network import Making, Network, Rate
+from ..layers import LayerBuilder, ParameterRate
+from ..network import Network
+from ..sequential import SequentialNetwork, SequentialSpec
 from .apl_network import cnn
-from .stack import Plan, Stack
 
 NEAR, FAR = 1e-3, 1e-3  # strengths of the prior, like a weight decay
 REFINED_FROM = 0.5  # share of training after which the tree may change: weights must mean something
@@ -112,7 +113,7 @@ class TreeNetwork(Network):
         prior: The prior on that layer's weights.
     """
 
-    def __init__(self, body: Stack, prior: TreePrior) -> None:
+    def __init__(self, body: SequentialNetwork, prior: TreePrior) -> None:
         super().__init__()
         self.body, self.prior = body, prior
 
@@ -120,7 +121,7 @@ class TreeNetwork(Network):
     def last(self) -> Tensor:
         """The weights (C, D) of the last layer."""
         *_, (_, layer) = self.body.layers()
-        return layer.linear.weight
+        return layer.weights.weight
 
     def forward(self, x: Tensor) -> Tensor:
         return self.body(x)
@@ -133,34 +134,32 @@ class TreeNetwork(Network):
         if done >= REFINED_FROM:
             self.prior.refine(self.last)
 
-    def sites(self) -> Iterator[tuple[str, nn.Module]]:
-        return self.body.sites()
+    def activations(self) -> Iterator[tuple[str, nn.Module]]:
+        return self.body.activations()
 
-    def rates(self, weight_decay: float) -> Iterator[Rate]:
+    def rates(self, weight_decay: float) -> Iterator[ParameterRate]:
         for rate in self.body.rates(weight_decay):
             yield rate._replace(decay=0.0) if rate.parameter is self.last else rate
 
 
 @dataclass(frozen=True)
-class TreePlan(Plan):
+class TreePriorSpec(SequentialSpec):
     """A network with a tree-based prior on its last layer.
 
     Attributes:
-        superclass: The superclass of each class, where the tree starts.
+        superclass: The superclass of each class in the initial tree.
     """
 
     superclass: tuple[int, ...]
 
-    def made(self, making: Making) -> TreeNetwork:
-        body = super().made(making)
-        assert isinstance(body, Stack)
-        return TreeNetwork(body, TreePrior(torch.tensor(self.superclass)))
+    def build_network(self, builder: LayerBuilder) -> TreeNetwork:
+        return TreeNetwork(self.build_layers(builder), TreePrior(torch.tensor(self.superclass)))
 
 
-def _plan() -> TreePlan:
+def _network() -> TreePriorSpec:
     cifar100 = dataset("cifar100")
     body = cnn(cifar100.classes)
-    return TreePlan(body.channels, body.size, body.classes, body.layers, cifar100.superclasses)
+    return TreePriorSpec(body.channels, body.size, body.classes, body.layers, cifar100.superclasses)
 
 
-PLANS = {"tree-cifar100": _plan()}
+NETWORKS = {"tree-cifar100": _network()}

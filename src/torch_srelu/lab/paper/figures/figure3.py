@@ -44,8 +44,8 @@ def _magnitudes(found: Sequence[Record]) -> dict[str, float]:
     """By layer, from low to high: records do not keep their order, the network has it."""
     inputs = [record.inputs() for record in found]
     last = [{name: m[-1].item() for name, m in i.magnitude.items()} for i in inputs if i]
-    net = network_registry.plan(found[0].run.net).build(found[0].run.activation)
-    order = [name for name, _ in net.sites() if all(name in values for values in last)]
+    net = network_registry.network_spec(found[0].run.net).build(found[0].run.activation)
+    order = [name for name, _ in net.activations() if all(name in values for values in last)]
     return {name: float(np.mean([values[name] for values in last])) for name in order}
 
 

@@ -53,9 +53,9 @@ def count(row: str, condition: str) -> tuple[int, int]:
     run = SYSTEMS[row](condition, 1) if row in SYSTEMS else ROWS[row](condition, 1)
     net = "googlenet-imagenet" if condition == IMAGENET else run.net
     with _Unfilled():
-        built = network_registry.plan(net).build(run.activation, run.options)
+        built = network_registry.network_spec(net).build(run.activation, run.options)
     tested = sum(p.numel() for n, p in built.named_parameters() if not n.startswith(_HEADS))
-    acts = [act for name, act in built.sites() if not name.startswith(_HEADS)]
+    acts = [act for name, act in built.activations() if not name.startswith(_HEADS)]
     extra = sum(p.numel() for act in acts for p in act.parameters())
     return tested - extra, extra
 
