@@ -6,7 +6,8 @@ import pytest
 
 from torch_srelu.lab.models import network_registry
 from torch_srelu.lab.records.history import Metrics
-from torch_srelu.lab.records.run_status import DEAD_AFTER, PATIENCE, chance, judge
+from torch_srelu.lab.records.run_status import chance, judge
+from torch_srelu.lab.util.patience import DEAD_AFTER, PATIENCE
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from ...module import NAMES
-from ..config.run import Run
-from ..models import network_registry
 from . import sample_statistics
 from .comparison import Rival
 from .sample_statistics import Summary
@@ -49,15 +46,8 @@ def layers(rival: Rival) -> dict[str, Layer]:
         return {}
     return {
         name: _layer(name, np.stack([run[name][-1].double().numpy() for run in runs]))
-        for name in in_order(rival.records[0].run, runs[0])
+        for name in rival.records[0].in_order(runs[0])
     }
-
-
-def in_order(run: Run, names: Iterable[str]) -> list[str]:
-    """Layer names from the input to the output of the run's network; unknown ones last."""
-    net = network_registry.plan(run.net).build(run.activation, run.options)
-    places = {name: i for i, (name, _) in enumerate(net.sites())}
-    return sorted(names, key=lambda name: (places.get(name, len(places)), name))
 
 
 def _layer(name: str, last: np.ndarray) -> Layer:

@@ -14,8 +14,6 @@ from torch_srelu.module import NAMES
 
 from ..._text import counted
 from ..data.datasets import dataset
-from ..models import network_registry
-from ..models.activation_registry import ACTIVATIONS, Activation, activation
 from ..util.choices import check_choice
 
 OPTIMIZERS = ("sgd",)
@@ -107,19 +105,14 @@ class Run:
         for spec in fields(self):
             value = getattr(self, spec.name)
             if spec.type == "float":
-                object.__setattr__(self, spec.name, _fraction(value))
+                object.__setattr__(self, spec.name, as_float(value))
             elif isinstance(value, list):
                 object.__setattr__(self, spec.name, tuple(value))
         if isinstance(self.milestones, tuple):
-            object.__setattr__(self, "milestones", tuple(map(_fraction, self.milestones)))
+            object.__setattr__(self, "milestones", tuple(map(as_float, self.milestones)))
         if isinstance(self.fixed, tuple) and all(name in NAMES for name in self.fixed):
             object.__setattr__(self, "fixed", tuple(n for n in NAMES if n in self.fixed))
-        known = ACTIVATIONS[self.activation].options if self.activation in ACTIVATIONS else {}
-        options = {
-            name: _fraction(value) if isinstance(known.get(name), float) else value
-            for name, value in sorted(self.options.items())
-        }
-        object.__setattr__(self, "options", options)
+        object.__setattr__(self, "options", dict(sorted(self.options.items())))
         _check(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -151,10 +144,10 @@ class Run:
         return hashlib.sha256(text.encode()).hexdigest()[:10]
 
     def __hash__(self) -> int:
-        return hash(self.key())
+        return hash((self.dataset, self.net, self.activation, self.seed))
 
 
-def _fraction(value: Any) -> Any:
+def as_float(value: Any) -> Any:
     """A whole number as a float; anything else, which may be wrong, as it is."""
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
@@ -162,13 +155,7 @@ def _fraction(value: Any) -> Any:
 def _check(run: Run) -> None:
     """Raises ValueError or TypeError if a decision is impossible or contradicts another."""
     _check_types(run)
-    data, net, act = (
-        dataset(run.dataset),
-        network_registry.plan(run.net),
-        activation(run.activation),
-    )
-    act.check(run.options)
-    net.unit(run.activation)
+    data = dataset(run.dataset)
     for what, choices in (
         ("optimizer", OPTIMIZERS),
         ("schedule", SCHEDULES),
@@ -178,16 +165,6 @@ def _check(run: Run) -> None:
         ("scope", SCOPES),
     ):
         check_choice(what, getattr(run, what), choices)
-    if (net.channels, net.size, net.size, net.classes) != (*data.shape, data.classes):
-        fitting = [
-            name
-            for name, p in network_registry.PLANS.items()
-            if (p.channels, p.size, p.size, p.classes) == (*data.shape, data.classes)
-        ]
-        raise ValueError(
-            f"net {run.net} does not fit {run.dataset} (images {data.shape}, {data.classes} "
-            f"classes): choose {' or '.join(fitting)}"
-        )
     # What photographs are prepared with, and nothing else is.
     for what, value in (("preprocessing", "mean"), ("augmentation", "crops+flips")):
         if (getattr(run, what) == value) != (data.kind == "photographs"):
@@ -195,8 +172,9 @@ def _check(run: Run) -> None:
                 f"{what} {value!r} belongs to photographs such as imagenette, and they have no "
                 f"other; {run.dataset} cannot have {getattr(run, what)!r}"
             )
+    for name in run.fixed:
+        check_choice("SReLU parameter in fixed", name, NAMES)
     _check_numbers(run)
-    _check_activation(run, act)
 
 
 def _check_types(run: Run) -> None:
@@ -239,6 +217,11 @@ def _check_numbers(run: Run) -> None:
     if falls != bool(count):
         needed = "at least one" if falls else "no"
         raise ValueError(f"schedule {run.schedule!r} needs {needed} milestone, got {count}")
+    if run.freeze >= run.epochs:
+        raise ValueError(
+            f"a freeze of {counted(run.freeze, 'epoch')} leaves nothing of "
+            f"{counted(run.epochs, 'epoch')} of training: choose a shorter freeze or more epochs"
+        )
     if run.world > run.batch:
         raise ValueError(
             f"{run.world} processes are more than the {counted(run.batch, 'image')} of a batch: "
@@ -249,19 +232,3 @@ def _check_numbers(run: Run) -> None:
             f"a batch of {counted(run.batch, 'image')} cannot be shared equally by {run.world} "
             f"processes: choose a batch that is a multiple of {run.world}"
         )
-
-
-def _check_activation(run: Run, act: Activation) -> None:
-    if run.freeze and not act.adapts:
-        raise ValueError(
-            f"{run.activation} has nothing to freeze: freeze must be 0, got {run.freeze}"
-        )
-    if run.freeze >= run.epochs:
-        raise ValueError(
-            f"a freeze of {counted(run.freeze, 'epoch')} leaves nothing of "
-            f"{counted(run.epochs, 'epoch')} of training: choose a shorter freeze or more epochs"
-        )
-    for name in run.fixed:
-        check_choice("SReLU parameter in fixed", name, NAMES)
-    if run.fixed and not act.is_srelu:
-        raise ValueError(f"fixed names SReLU parameters, but the activation is {run.activation}")

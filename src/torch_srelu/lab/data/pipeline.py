@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from ..._text import counted
-from ..config.run import Run
 from ..runtime.distributed import Team
 from .batches import Batches, BatchSource
 from .data_errors import DataError
@@ -36,6 +35,23 @@ _WORKERS = 16  # at most; more would not be faster than the device
 
 T = TypeVar("T")
 Piece = tuple[Tensor, Tensor]  # images as a network is tested on them, and their classes
+
+
+class DataConfig(Protocol):
+    """The decisions of a run that its data depend on."""
+
+    @property
+    def dataset(self) -> str: ...
+    @property
+    def preprocessing(self) -> str: ...
+    @property
+    def augmentation(self) -> str: ...
+    @property
+    def validation(self) -> float: ...
+    @property
+    def batch(self) -> int: ...
+    @property
+    def seed(self) -> int: ...
 
 
 class Source(Protocol):
@@ -67,13 +83,15 @@ class Source(Protocol):
         ...
 
 
-def open_source(run: Run, root: Path | str | None, device: torch.device, team: Team) -> Source:
+def open_source(
+    run: DataConfig, root: Path | str | None, device: torch.device, team: Team
+) -> Source:
     """Reads the training part of the run's data set; its test part stays closed."""
     kind = Photographs if dataset(run.dataset).kind == "photographs" else Tensors
     return kind(run, root, device, team)
 
 
-def _apart(labels: Tensor, run: Run) -> tuple[Tensor, Tensor]:
+def _apart(labels: Tensor, run: DataConfig) -> tuple[Tensor, Tensor]:
     """Indices of the images that are trained on and of those kept apart for validation."""
     used, held = split(labels, run.validation)
     if len(held) and len(used) < run.batch:
@@ -98,7 +116,9 @@ class Held(NamedTuple):
 class Tensors:
     """Images that are small enough to be prepared once and kept on the device."""
 
-    def __init__(self, run: Run, root: Path | str | None, device: torch.device, team: Team) -> None:
+    def __init__(
+        self, run: DataConfig, root: Path | str | None, device: torch.device, team: Team
+    ) -> None:
         self.run, self.root, self.device, self.team = run, root, device, team
         images, labels = load(run.dataset, "train", root)
         used, held = _apart(labels, run)  # nothing is fitted on what is held out
@@ -151,7 +171,9 @@ class Photographs:
     batches are the same.
     """
 
-    def __init__(self, run: Run, root: Path | str | None, device: torch.device, team: Team) -> None:
+    def __init__(
+        self, run: DataConfig, root: Path | str | None, device: torch.device, team: Team
+    ) -> None:
         self.run, self.device, self.team = run, device, team
         self.workers = min(_WORKERS, (os.cpu_count() or 1) // team.world)
         place = locate(dataset(run.dataset), root)

@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..records.run_status import PATIENCE
 from ..runtime.seeds import Dropout, DropoutStream
+from ..util.patience import PATIENCE
 from .activation_registry import Site
 from .layers import LRN, Layer, Layered, convolution, dense, xavier
 from .network import Making, Plan

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..records.run_status import DEAD_AFTER
 from ..runtime.seeds import DropoutStream, generator
+from ..util.patience import DEAD_AFTER
 from .activation_registry import APL, Activation, Site, activation
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from ..analysis.tables import Grid, grid_markdown
 from ..config.recipes import FAITHFUL, LENGTHS
 from ..config.rival_recipes import SHORT
-from ..records.run_status import DEAD, DEAD_AFTER, DIVERGED, PATIENCE
+from ..records.run_status import DEAD, DIVERGED
 from ..util import files
+from ..util.patience import DEAD_AFTER, PATIENCE
 from .blocks import BLOCKS, REHEARSAL
 from .contests import with_needs
 from .standing import Standing, results_folder

@@ -10,13 +10,14 @@ import math
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..config.run import Run
 from .history import Metrics
+from .layer_order import default_order
 from .run_status import DEAD, DIVERGED, FINISHED
 
 FORMAT = 1
@@ -41,8 +42,17 @@ def damaged(path: Path, why: object) -> RecordError:
     )
 
 
-def parse_run(raw: bytes, path: Path) -> tuple[Run, dict[str, Any], dict[str, Any] | None]:
-    """The run, the environment and the result, None if it has none yet, of a run.json."""
+class RunFile(NamedTuple):
+    """What a run.json says; the attributes are those of `run_record.Record`."""
+
+    run: Run
+    environment: dict[str, Any]
+    result: dict[str, Any] | None
+    layers: tuple[str, ...]
+
+
+def parse_run(raw: bytes, path: Path) -> RunFile:
+    """The content of a run.json."""
     try:
         plain = json.loads(raw)
     except ValueError as error:
@@ -66,7 +76,10 @@ def parse_run(raw: bytes, path: Path) -> tuple[Run, dict[str, Any], dict[str, An
     result = plain["result"]
     if result is not None and (why := _impossible(result, run)):
         raise damaged(path, why)
-    return run, plain["environment"], result
+    layers = plain.get("layers", [])  # which older versions did not write
+    if not isinstance(layers, list) or not all(isinstance(name, str) for name in layers):
+        raise damaged(path, f"its layers are {layers!r}")
+    return RunFile(run, plain["environment"], result, tuple(layers) or default_order(run.net))
 
 
 def _impossible(result: Mapping[str, Any], run: Run) -> str | None:

@@ -1,7 +1,8 @@
 """Records: one folder a run, from which every table and figure is made.
 
     <records>/<YYYYmmdd-HHMMSS>-<dataset>-<activation>-s<seed>-<key>/
-        run.json                the run, the environment, the result (null until it has one)
+        run.json                the run, the environment, the result (null until it has one), the
+                                order of the layers
         metrics.csv             one line an epoch
         parameters.safetensors  per SReLU layer (epochs, 4, C): t_r, a_r, t_l, a_l
         weights.safetensors     per layer the root mean square of its weights
@@ -40,6 +41,7 @@ from torch import Tensor
 from ..config.run import Run
 from ..util import files
 from .history import History, Inputs, Metrics, inputs_from
+from .layer_order import sort_layers
 from .record_format import FORMAT, RecordError, damaged, parse_classes, parse_metrics, parse_run
 
 ARCHIVE = ".zip"
@@ -61,6 +63,7 @@ class Record:
             "before", if it went on from other ones, those.
         result: None until the run has ended, then "status" ("finished", "dead" or "diverged"),
             "test_error", "test_loss", "train_loss", "epochs", "seconds" and more.
+        layers: The layers that have activations, from the input of the network to its output.
         metrics: One `Metrics` an epoch.
     """
 
@@ -68,6 +71,7 @@ class Record:
     run: Run
     environment: Mapping[str, Any]
     result: Mapping[str, Any] | None
+    layers: tuple[str, ...]
     metrics: list[Metrics]
 
     @property
@@ -129,6 +133,10 @@ class Record:
             raise damaged(self.folder / "predictions.gz", why)
         return predictions != labels
 
+    def in_order(self, names: Iterable[str]) -> list[str]:
+        """Names of layers from the input of the network to its output; unknown ones last."""
+        return sort_layers(names, self.layers)
+
     def read(self, name: str) -> bytes | None:
         """The bytes of the file ``name``; None if the record has none."""
         return _read(self.folder, name)
@@ -160,12 +168,12 @@ def load(folder: Path | str) -> Record:
     path, raw = folder / "run.json", _read(folder, "run.json")
     if raw is None:
         raise RecordError(f"{folder} is not the record of a run: it has no run.json")
-    run, environment, result = parse_run(raw, path)
+    described = parse_run(raw, path)
     path, raw = folder / "metrics.csv", _read(folder, "metrics.csv")
     metrics = parse_metrics(raw or b"", path)
-    if result is not None and not metrics:  # a run ends after an epoch
+    if described.result is not None and not metrics:  # a run ends after an epoch
         raise damaged(path, "it is missing" if raw is None else "it has no epochs")
-    return Record(folder, run, environment, result, metrics)
+    return Record(folder, *described, metrics)
 
 
 def find(root: Path | str) -> list[Record]:
@@ -208,7 +216,11 @@ def create(root: Path | str, run: Run, environment: Mapping[str, Any]) -> Record
 
 
 def write_run(
-    folder: Path, run: Run, environment: Mapping[str, Any], result: Mapping[str, Any] | None
+    folder: Path,
+    run: Run,
+    environment: Mapping[str, Any],
+    result: Mapping[str, Any] | None,
+    layers: Iterable[str] = (),
 ) -> None:
     """Writes run.json; a result in it is what makes a run finished."""
     plain = {
@@ -216,6 +228,7 @@ def write_run(
         "run": run.to_dict(),
         "environment": dict(environment),
         "result": None if result is None else dict(result),
+        "layers": list(layers),
     }
     text = json.dumps(plain, indent=2, allow_nan=False) + "\n"
     files.write(folder / "run.json", text.encode())

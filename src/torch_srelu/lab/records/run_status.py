@@ -6,17 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..util.patience import DEAD_AFTER, PATIENCE
+
 if TYPE_CHECKING:
     from .history import Metrics
 
 FINISHED, DEAD, DIVERGED, UNFINISHED = "finished", "dead", "diverged", "unfinished"
 
-DEAD_AFTER = 2  # epochs, after which a start is judged
-# Likewise for the other systems on CIFAR and MNIST. Maxout, with its small published weights behind
-# much dropout, was still guessing after 900 small batches, though its outputs had begun to differ.
-# So many epochs of guessing also end a run that was better once: of the recorded runs that fell
-# back, one recovered after six, and one guessed for the 99 epochs that it had left.
-PATIENCE = 20
 CHANCE_MARGIN = 1e-3  # nats below guessing; a dead network stays closer, a slow one does not
 
 
@@ -33,7 +29,7 @@ def chance(classes: int) -> float:
 def judge(
     metrics: Sequence[Metrics], epochs: int, chance: float, dead_after: int = DEAD_AFTER
 ) -> str | None:
-    """The fate of a run with these epochs behind it; None if it goes on.
+    """The status of a run after these epochs; None if it goes on.
 
     "dead": in its first ``dead_after`` epochs the loss never was below guessing. "diverged": the
     loss is not finite, or it was better than guessing once and is not at the end, or not for

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis.learned_parameters import in_order
 from ..records.history import Inputs
 from ..records.run_record import Record
 from . import curves
@@ -52,7 +51,7 @@ def _packed_run(name: str, record: Record, received: Inputs, most: int) -> dict[
     epochs = [m.epoch for m in record.metrics][-kept:]
     shown = _spread(len(epochs), most)
     layers = []
-    for layer in in_order(record.run, parameters):
+    for layer in record.in_order(parameters):
         values = parameters[layer][shown].double().numpy()  # (E, 4, C)
         quantiles = received.quantiles[layer][shown].double().numpy()  # (E, Q)
         layers.append(

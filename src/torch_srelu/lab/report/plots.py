@@ -9,7 +9,6 @@ from typing import Any
 import plotly.graph_objects as go
 
 from ..analysis.comparison import Comparison, Rival
-from ..analysis.learned_parameters import in_order
 from ..analysis.sample_statistics import summarise
 from ..util.colors import colours
 
@@ -111,7 +110,7 @@ def magnitude(comparison: Comparison) -> go.Figure | None:
         runs = [received.magnitude for r in rival.finished if (received := r.inputs())]
         if not runs:
             continue
-        layers = in_order(rival.records[0].run, runs[0])
+        layers = rival.records[0].in_order(runs[0])
         means = [summarise([float(run[layer][-1]) for run in runs]).mean for layer in layers]
         figure.add_scatter(
             x=[html.escape(layer) for layer in layers],

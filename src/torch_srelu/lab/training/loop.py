@@ -23,6 +23,7 @@ from ..records.run_record import Record
 from ..records.run_status import DEAD, DIVERGED, FINISHED, chance, judge
 from ..runtime.distributed import choose_device, team
 from .callbacks import Callback, Watch
+from .run_checks import checked
 from .trainer import Session
 
 
@@ -62,7 +63,7 @@ def train(
     """
     if stop is not None and run.world > 1:
         raise ValueError("stop is for runs of one process: end a team by ending its processes")
-    device = choose_device(device)
+    run, device = checked(run), choose_device(device)
     if capture is None:
         capture = device.type == "cuda" and run.world == 1
     if compiled is None:
@@ -143,7 +144,8 @@ def _finish(session: Session, record: Record, status: str, startup: float) -> No
             result |= tested
         else:
             result["status"] = DIVERGED
-    run_record.write_run(record.folder, record.run, record.environment, result)
+    layers = [name for name, _ in session.net.sites()]
+    run_record.write_run(record.folder, record.run, record.environment, result, layers)
     checkpoints.drop_previous(record.folder)
 
 

@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...records.run_status import PATIENCE
 from ...runtime.seeds import generator
+from ...util.patience import PATIENCE
 from .. import nin_networks
 from ..layers import convolve, dense
 from ..network import Making, Network, Rate

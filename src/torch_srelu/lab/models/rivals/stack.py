@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from ...records.run_status import PATIENCE
 from ...runtime.seeds import Dropout, DropoutStream
+from ...util.patience import PATIENCE
 from .. import network, nin_networks
 from ..activation_registry import Site
 from ..layers import LRN, Layer, Layered, Start, convolution, dense, he

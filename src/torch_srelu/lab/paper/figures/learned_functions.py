@@ -13,7 +13,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ....ops import reference
-from ...analysis.learned_parameters import in_order
 from ...records.run_record import Record
 from ...report import curves
 from ..blocks import CIFAR
@@ -56,7 +55,7 @@ def recorded(standing: Standing) -> dict[str, Record]:
 def _layers(axes: Sequence[Axes], title: str, record: Record) -> None:
     parameters, inputs = record.parameters(), record.inputs()
     assert inputs is not None, f"{record.folder} has parameters but not the inputs"
-    for place, name in enumerate(in_order(record.run, parameters)):
+    for place, name in enumerate(record.in_order(parameters)):
         low, high = np.interp(RANGE, inputs.probabilities, inputs.quantiles[name][-1])
         words = f"{name}, {title}, {record.run.epochs} epochs" if place == 0 else name
         _functions(axes[place], words, parameters[name][-1].double().numpy(), low, high)

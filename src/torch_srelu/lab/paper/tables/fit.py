@@ -12,7 +12,7 @@ import numpy as np
 
 from ....module import NAMES as PARAMETERS
 from ...analysis.comparison import Rival
-from ...analysis.learned_parameters import in_order, layers
+from ...analysis.learned_parameters import layers
 from ...analysis.tables import NOTHING, Grid
 from ...config.recipes import LENGTHS
 from ...training.inspection import IMAGES
@@ -108,9 +108,9 @@ def _by_layer(
     cells: Mapping[str, Cell], values: Mapping[str, list[Mapping[str, float]]], digits: int
 ) -> list[list[str]]:
     """A line for each layer: its name and, for each cell, the mean of its runs' values."""
-    run = next(iter(cells.values())).run
+    record = next(iter(cells.values())).rival.records[0]
     means = {name: _mean(runs) for name, runs in values.items()}
-    names = in_order(run, {layer for mean in means.values() for layer in mean})
+    names = record.in_order({layer for mean in means.values() for layer in mean})
     return [
         [layer, *(_number(means[name].get(layer), digits) for name in cells)] for layer in names
     ]
