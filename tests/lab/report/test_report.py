@@ -16,7 +16,7 @@ from specimens import LAYERS, specimen
 from browser import CHROMIUM, Browser
 from torch_srelu.lab.analysis.comparison import Comparison, compare
 from torch_srelu.lab.records import run_record
-from torch_srelu.lab.report import curves, explorer_data, plots, render
+from torch_srelu.lab.report import explorer_data, plots, render, srelu_curves
 
 MARKUP = "<b>bold</b><img src=x onerror=hacked=1>"
 FOLDER = "20260101-000000-<img src=x onerror=hacked=1>"
@@ -92,7 +92,7 @@ def test_explorer_ships_the_reference_curves(comparison: Comparison) -> None:
     for epoch, channel in ((0, 0), (3, 4)):
         t_r, a_r, t_l, a_l = values[epoch, :4, channel].tolist()
         x = np.sort([layer["low"], layer["high"], t_r, t_l])
-        expected = curves.srelu(x, t_r, a_r, t_l, a_l)
+        expected = srelu_curves.srelu(x, t_r, a_r, t_l, a_l)
         np.testing.assert_allclose(values[epoch, 4:, channel], expected, rtol=1e-5, atol=1e-5)
 
 
@@ -217,7 +217,9 @@ def test_explorer_moves_the_curve(
             "(({x, y}) => [x, y])(document.getElementById('explorer').data[2])"
         )
         x, y = map(np.array, curve)
-        np.testing.assert_allclose(y, curves.srelu(x, *map(float, expected)), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            y, srelu_curves.srelu(x, *map(float, expected)), rtol=1e-5, atol=1e-5
+        )
     assert browser.evaluate("document.getElementById('epoch-name').textContent") == "4"
     assert browser.complaints == []
 

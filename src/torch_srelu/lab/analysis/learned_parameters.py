@@ -9,11 +9,11 @@ import numpy as np
 from ...module import NAMES
 from . import sample_statistics
 from .comparison import Rival
-from .sample_statistics import Summary
+from .sample_statistics import SampleSummary
 
 
 @dataclass(frozen=True)
-class Layer:
+class LearnedLayer:
     """Learned parameters of one layer at the last epoch.
 
     Attributes:
@@ -36,10 +36,10 @@ class Layer:
     slower: float
     rising: float
     s_shaped: float
-    seeds: tuple[Summary, ...]
+    seeds: tuple[SampleSummary, ...]
 
 
-def layers(rival: Rival) -> dict[str, Layer]:
+def learned_layers(rival: Rival) -> dict[str, LearnedLayer]:
     """The layers of a rival in the order of its network; empty if it has no SReLU units."""
     runs = [r.parameters() for r in rival.finished]
     if not any(runs):
@@ -50,11 +50,11 @@ def layers(rival: Rival) -> dict[str, Layer]:
     }
 
 
-def _layer(name: str, last: np.ndarray) -> Layer:
+def _layer(name: str, last: np.ndarray) -> LearnedLayer:
     """From the parameters of all runs, (n, 4, C)."""
     t_r, a_r, t_l, a_l = (last[:, NAMES.index(n)] for n in ("t_r", "a_r", "t_l", "a_l"))
     flatter = (a_r >= 0) & (a_r < 1) & (a_l >= 0) & (a_l < 1)
-    return Layer(
+    return LearnedLayer(
         name,
         channels=last.shape[-1],
         mean=tuple(last.mean((0, 2)).tolist()),

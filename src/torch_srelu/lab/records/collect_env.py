@@ -1,4 +1,4 @@
-"""Where a run took place: versions, hardware, state of the source code."""
+"""The environment of a run: versions, hardware, state of the source code."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def git_state(folder: Path) -> str | None:
 
 
 def source_state() -> str:
-    """A short digest of this package's Python files: it tells code apart without a checkout too."""
+    """A short digest of this package's Python files, which needs no checkout."""
     digest = hashlib.sha256()
     root = Path(torch_srelu.__file__).parent
     for name in sorted(path.relative_to(root).as_posix() for path in root.rglob("*.py")):

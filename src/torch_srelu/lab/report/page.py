@@ -1,8 +1,8 @@
-"""Puts the report together: text, tables, figures, plotly.js and the page's own script, one file.
+"""Rendering of the report as one HTML file with tables, figures, plotly.js and its own script.
 
-Whatever comes from a record - names of folders, layers, rivals - is text: escaped in HTML, in
-figures and in the embedded JSON. The page's policy lets the browser run its three own scripts and
-load nothing, so that even a slip here could not execute anything.
+Whatever comes from a record - names of folders, layers, rivals - is escaped in HTML, in figures and
+in the embedded JSON. Should that ever fail, the page's content security policy still lets the
+browser run the page's three scripts alone, and load nothing.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _asset(name: str) -> str:
 
 
 def _embedded(content: Any) -> str:
-    """JSON that may stand inside a script element: no "<" in it, so that nothing can end it."""
+    """JSON for a script element: without "<", so that nothing in it can end the element."""
     return json.dumps(content, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 

@@ -18,9 +18,9 @@ from ..data.datasets import dataset
 from ..models import network_registry
 from ..records import checkpoints, run_record
 from ..records.collect_env import environment
-from ..records.locks import held_record
+from ..records.locks import locked_record
 from ..records.run_record import Record
-from ..records.run_status import DEAD, DIVERGED, FINISHED, chance, judge
+from ..records.run_status import DEAD, DIVERGED, FINISHED, chance_loss, status_after
 from ..runtime.distributed import choose_device, team
 from .callbacks import Callback, Watch
 from .run_checks import checked
@@ -79,7 +79,7 @@ def train(
         here = environment(device) | ({"beside": beside} if beside > 1 else {})
         with (
             contextlib.closing(session),
-            held_record(Path(records_root), run, here, crew) as record,
+            locked_record(Path(records_root), run, here, crew) as record,
         ):
             if record.result is not None:  # another process has just finished it
                 return record
@@ -101,14 +101,14 @@ def _train(session: Session, watch: Watch) -> str:
     """Trains to the end, or to where it makes no sense to go on; returns the status."""
     run = session.run
     guessing, dead_after = (
-        chance(dataset(run.dataset).classes),
+        chance_loss(dataset(run.dataset).classes),
         network_registry.plan(run.net).dead_after,
     )
 
     def status() -> str | None:
         if not session.finite:  # the loss of the last step was that of the weights before it
             return DIVERGED
-        return judge(session.history.metrics, run.epochs, guessing, dead_after)
+        return status_after(session.history.metrics, run.epochs, guessing, dead_after)
 
     while (found := status()) is None:
         try:

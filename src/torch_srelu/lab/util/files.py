@@ -29,7 +29,7 @@ def write(path: Path, data: bytes) -> None:
         os.replace(draft, target)
 
 
-def check_place(path: Path) -> None:
+def check_writable(path: Path) -> None:
     """Raises what `write` would for want of a folder or of permission; changes nothing."""
     if not _is_special(path):
         with _draft(path) as (draft, _):
@@ -81,7 +81,7 @@ def _about(path: Path, code: int) -> OSError:
     return OSError(code, os.strerror(code), str(path))
 
 
-def sweep(folder: Path) -> None:
+def remove_drafts(folder: Path) -> None:
     """Removes drafts that a killed process left behind."""
     for draft in folder.glob(".*.[0-9]*"):
         draft.unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from ....ops import reference
 from ...records.run_record import Record
-from ...report import curves
+from ...report import srelu_curves
 from ..blocks import CIFAR
 from ..published import TITLES
 from ..standing import Standing
@@ -66,7 +66,7 @@ def _functions(axes: Axes, title: str, params: np.ndarray, low: float, high: flo
     channels = params.shape[1]
     some = np.linspace(0, channels - 1, min(SHOWN, channels)).round().astype(int)
     bends = np.clip(params[[0, 2]], low, high)  # outside of the view nothing is drawn
-    x, _ = curves.knots(np.stack([bends[0], params[1], bends[1], params[3]]), low, high)
+    x, _ = srelu_curves.knots(np.stack([bends[0], params[1], bends[1], params[3]]), low, high)
     y = _values(x, params)
     axes.axhline(0, color=SOFT, linewidth=0.5)
     axes.axvline(0, color=SOFT, linewidth=0.5)
