@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import re
 import struct
 from collections.abc import Iterator
@@ -104,6 +105,16 @@ def test_explorer_keeps_to_its_budget(comparison: Comparison, monkeypatch) -> No
     assert data["runs"][0]["epochs"] == [1, 3, 4]  # 320 bytes an epoch: three fit
     packed = sum(len(base64.b64decode(x["packed"])) for x in data["runs"][0]["layers"])
     assert packed <= 1000
+
+
+def test_explorer_leaves_out_layers_without_inputs(comparison: Comparison) -> None:
+    """Such as the auxiliary heads of GoogLeNet, which compute nothing in evaluation mode."""
+    record = copy.copy(comparison.rivals[1].records[0])
+    learned = record.parameters()
+    object.__setattr__(record, "parameters", lambda: learned | {"head": learned["conv1"]})
+    data = explorer_data.explorer([("one", record)])
+    assert data is not None
+    assert [layer["name"] for layer in data["runs"][0]["layers"]] == ["conv1", "cccp1"]
 
 
 def test_page_is_one_file_with_plotly_once(comparison: Comparison) -> None:

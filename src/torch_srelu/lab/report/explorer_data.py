@@ -43,7 +43,7 @@ def _packed_run(name: str, record: Record, inputs: InputStatistics, most: int) -
     epochs = [m.epoch for m in record.metrics][-recorded:]
     shown = _spread(len(epochs), most)
     layers = []
-    for layer in record.in_order(parameters):
+    for layer in record.in_order(parameters.keys() & inputs.quantiles):  # heads only train
         values = parameters[layer][shown].double().numpy()  # (E, 4, C)
         quantiles = inputs.quantiles[layer][shown].double().numpy()  # (E, Q)
         layers.append(
