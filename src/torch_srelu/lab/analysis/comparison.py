@@ -196,12 +196,13 @@ def _typed(value: Any) -> str:
 
 
 def _newest(records: Iterable[Record]) -> list[Record]:
-    chosen: dict[str, Record] = {}
+    """The last record of each run, or the last with a result if there is one."""
+    newest: dict[str, Record] = {}
     for record in records:
-        key = record.run.key()
-        if record.result is not None or key not in chosen or chosen[key].result is None:
-            chosen[key] = record
-    return list(chosen.values())
+        other = newest.setdefault(record.run.key(), record)
+        if record.result is not None or other.result is None:
+            newest[record.run.key()] = record
+    return list(newest.values())
 
 
 def _grouped(records: list[Record], trait: Callable[[Record], Any]) -> list[list[Record]]:
@@ -226,7 +227,7 @@ def _comparison(records: list[Record], baseline: str | None) -> Comparison:
 
 def _protocol(run: Run) -> dict[str, Any]:
     fields = run.to_dict()
-    if run.start:  # which weights a run begins with goes with its seed
+    if run.start:  # the run whose weights it begins with depends on the seed
         fields["start"] = "another run's weights"
     return {name: v for name, v in fields.items() if name not in (*RIVAL_FIELDS, "seed")}
 

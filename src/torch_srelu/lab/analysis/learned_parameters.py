@@ -1,4 +1,4 @@
-"""What the SReLU units of a rival's runs learned, layer by layer: the paper's Table 3."""
+"""Learned parameters of SReLU by layer, over the runs of a rival: the paper's Table 3."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class LearnedLayer:
         mean: Of t_r, a_r, t_l, a_l, over all channels of all finished runs.
         std: Standard deviation over the same.
         crossed: The share of channels with t_l > t_r.
-        slower: The share that grows slower than the identity on the right (a_r < 1).
-        rising: The share that rises again on the left (a_l < 0).
+        slower: The share with a_r < 1.
+        rising: The share with a_l < 0.
         s_shaped: The share whose slopes are both in [0, 1).
         seeds: Of t_r, a_r, t_l, a_l, how the layer's mean varies from run to run.
     """

@@ -43,8 +43,7 @@ def errors(comparison: Comparison) -> go.Figure | None:
             y=[name],
             error_x=bar if summary.interval else None,
             mode="markers",
-            marker={"color": color, "size": 16, "symbol": "line-ns", "line": {"width": 3}},
-            marker_line_color=color,
+            marker={"size": 16, "symbol": "line-ns", "line": {"width": 3, "color": color}},
             hovertemplate=f"mean of {summary.n}: %{{x:.2f}} %<extra></extra>",
         )
     if not figure.data:
@@ -105,7 +104,7 @@ def magnitude(comparison: Comparison) -> go.Figure | None:
     figure = go.Figure()
     palette = rival_colors(comparison)
     for rival in comparison.rivals:
-        runs = [received.magnitude for r in rival.finished if (received := r.inputs())]
+        runs = [inputs.magnitude for r in rival.finished if (inputs := r.inputs())]
         if not runs:
             continue
         layers = rival.records[0].in_order(runs[0])

@@ -62,11 +62,9 @@ def comparison(c: Comparison, place: int, drawn: dict[str, go.Figure], *, alone:
     parts = [] if alone else [f'<h2 class="comparison">{_text(c.title)}</h2>']
     level = "h2" if alone else "h3"
 
-    def section(name: str, words: str, *content: str) -> None:
-        parts.append(f"<{level}>{name}</{level}>")
-        if words:
-            parts.append(f'<p class="lead">{words}</p>')
-        parts.extend(content)
+    def section(name: str, lead: str, *content: str) -> None:
+        paragraph = [f'<p class="lead">{lead}</p>'] if lead else []
+        parts.extend([f"<{level}>{name}</{level}>", *paragraph, *content])
 
     def plot(kind: str, figure: go.Figure) -> str:
         name = f"{kind}-{place}"
@@ -75,25 +73,25 @@ def comparison(c: Comparison, place: int, drawn: dict[str, go.Figure], *, alone:
         return f"""<figure class="card" {size}>
 <div class="plot {kind}" data-figure="{name}"></div></figure>"""
 
-    section("Result", _text(comparison_tables.conclusion(c)))
     errors = plots.errors(c)
-    parts += [plot("errors", errors) if errors else "", _errors(c), _differences(c)]
+    drawn_errors = plot("errors", errors) if errors else ""
+    lead = _text(comparison_tables.conclusion(c))
+    section("Result", lead, drawn_errors, _errors(c), _differences(c))
     curves = [
         plot(column, figure)
         for column, label, unit in CURVES
         if (figure := plots.convergence(c, column, label, unit))
     ]
     if curves:
-        words = "Mean over seeds; the band reaches from the lowest to the highest seed."
-        section("Convergence", words, f'<div class="pair">{"".join(curves)}</div>')
-    magnitude = plots.magnitude(c)
-    if magnitude:
-        words = "Mean absolute value of what each activation receives, after the last epoch."
-        section("Magnitude of inputs by layer", words, plot("magnitude", magnitude))
+        lead = "Mean over seeds; the band reaches from the lowest to the highest seed."
+        section("Convergence", lead, f'<div class="pair">{"".join(curves)}</div>')
+    if magnitude := plots.magnitude(c):
+        lead = "Mean absolute value of what each activation receives, after the last epoch."
+        section("Magnitude of inputs by layer", lead, plot("magnitude", magnitude))
     for rival in c.rivals:
-        table = list(learned_layers(rival).values())
-        if table:
-            section(f"Learned parameters of {_text(rival.name)}", "", _layer_table(table))
+        if layers := learned_layers(rival):
+            table = _layer_table([*layers.values()])
+            section(f"Learned parameters of {_text(rival.name)}", "", table)
     return "\n".join(parts)
 
 
