@@ -97,7 +97,7 @@ def test_a_name_is_never_markup(comparison: Comparison) -> None:
     assert "[red]s\\|relu[/]" in comparison_tables.markdown(c)
 
 
-def test_verdict_claims_no_more_than_the_test(tmp_path: Path) -> None:
+def test_conclusion_claims_no_more_than_the_test(tmp_path: Path) -> None:
     def verdict(relu: list[int], srelu: list[int]) -> str:
         root = tmp_path / str(len(list(tmp_path.iterdir())))
         runs = [specimen(root, "relu", s, range(n)) for s, n in enumerate(relu)]
@@ -117,7 +117,7 @@ def test_verdict_claims_no_more_than_the_test(tmp_path: Path) -> None:
     )
 
 
-def test_verdict_on_a_tie_is_that_nobody_beats_the_baseline(tmp_path: Path) -> None:
+def test_conclusion_on_a_tie_is_that_nobody_beats_the_baseline(tmp_path: Path) -> None:
     runs = [specimen(tmp_path, name, s, range(20)) for name in ("prelu", "relu") for s in (1, 2)]
     (c,) = compare(runs)
     assert comparison_tables.conclusion(c) == (
@@ -125,7 +125,7 @@ def test_verdict_on_a_tie_is_that_nobody_beats_the_baseline(tmp_path: Path) -> N
     )
 
 
-def test_verdict_on_equal_differences_is_that_they_cannot_be_tested(tmp_path: Path) -> None:
+def test_conclusion_on_equal_differences_is_that_they_cannot_be_tested(tmp_path: Path) -> None:
     runs = [specimen(tmp_path, "relu", s, range(s + 4)) for s in range(3)]
     runs += [specimen(tmp_path, "srelu", s, range(s + 2)) for s in range(3)]
     (c,) = compare(runs)
@@ -133,7 +133,7 @@ def test_verdict_on_equal_differences_is_that_they_cannot_be_tested(tmp_path: Pa
     assert comparison_tables.conclusion(c).endswith(words)
 
 
-def test_verdict_on_rivals_without_a_common_seed(tmp_path: Path) -> None:
+def test_conclusion_on_rivals_without_a_common_seed(tmp_path: Path) -> None:
     runs = [specimen(tmp_path, "relu", s, range(20)) for s in (1, 2)]
     runs += [specimen(tmp_path, "srelu", s, range(10)) for s in (3, 4)]
     (c,) = compare(runs)

@@ -43,7 +43,8 @@ def errors(comparison: Comparison) -> go.Figure | None:
             y=[name],
             error_x=bar if summary.interval else None,
             mode="markers",
-            marker={"size": 16, "symbol": "line-ns", "line": {"width": 3, "color": color}},
+            marker={"color": color, "size": 16, "symbol": "line-ns"},
+            marker_line={"color": color, "width": 3},
             hovertemplate=f"mean of {summary.n}: %{{x:.2f}} %<extra></extra>",
         )
     if not figure.data:

@@ -125,13 +125,13 @@ def provenance(comparisons: Sequence[Comparison]) -> str:
     records = [record for c in comparisons for record in c.records]
     runs = _table(["run", "status", "test error %", "seconds"], [*map(_run_row, records)])
     parts.append(_details(counted(len(records), "run"), runs))
-    seen: dict[str, str] = {}
+    machines: dict[str, str] = {}
     for r in records:
         for e in r.environments:
             versions = ", ".join(f"{k} {v}" for k, v in e.get("versions", {}).items())
-            seen.setdefault(f"{e.get('hardware')}; {versions}", r.folder.name)
-    machines = [[first, where] for where, first in seen.items()]
-    parts.append(_details("Machines and versions", _table(["from run", "environment"], machines)))
+            machines.setdefault(f"{e.get('hardware')}; {versions}", r.folder.name)
+    rows = [[first, machine] for machine, first in machines.items()]
+    parts.append(_details("Machines and versions", _table(["from run", "environment"], rows)))
     return "\n".join(parts)
 
 
