@@ -41,19 +41,13 @@ def text_tables(comparison: Comparison) -> list[TextTable]:
 
 def errors(comparison: Comparison) -> TextTable:
     """Each rival's mean test error with its standard deviation and interval."""
-    headers = ["activation", "test error %", "std", "95 % interval", "n", "seconds a run"]
-    rows = [
-        [
-            rival.name,
-            format_number(s and s.mean),
-            format_number(s and s.std),
-            format_interval(s and s.interval),
-            _count(rival),
-            format_number(rival.seconds, ".1f"),
-        ]
-        for rival in comparison.rivals
-        for s in [rival.summary]
-    ]
+    rows = []
+    for rival in comparison.rivals:
+        s, n, total = rival.summary, len(rival.finished), len(rival.records)
+        cells = format_number(s and s.mean), format_number(s and s.std)
+        counts = str(n) if n == total else f"{n} of {total}"
+        seconds = format_number(rival.seconds, ".1f")
+        rows.append([rival.name, *cells, format_interval(s and s.interval), counts, seconds])
     note = "Error at the last epoch, never the best; n runs that differ in the seed alone."
     excluded = [_excluded(r) for r in comparison.rivals if len(r.finished) < len(r.records)]
     if excluded:
@@ -62,6 +56,7 @@ def errors(comparison: Comparison) -> TextTable:
     loads = {e.get("beside", 1) for record in comparison.records for e in record.environments}
     if len(loads) > 1:
         note += " Seconds do not compare: not all runs shared the device with as many others."
+    headers = ["activation", "test error %", "std", "95 % interval", "n", "seconds a run"]
     return TextTable(comparison.title, headers, rows, note)
 
 
@@ -71,43 +66,38 @@ def differences(comparison: Comparison) -> list[TextTable]:
     Two tables, because three intervals beside the test are wider than a terminal. Empty if there
     is nothing to compare.
     """
-    return [_tests(comparison), _other_intervals(comparison)] if comparison.differences else []
-
-
-def _tests(comparison: Comparison) -> TextTable:
-    rows = [
+    found = comparison.differences
+    if not found:
+        return []
+    title = f"Test error minus that of {comparison.baseline.name}"
+    tests = [
         [
             name,
-            format_number(found.paired.mean, "+.2f"),
-            format_interval(found.paired.interval),
-            str(found.paired.n),
-            format_p_value(found.p),
+            format_number(difference.paired.mean, "+.2f"),
+            format_interval(difference.paired.interval),
+            str(difference.paired.n),
+            format_p_value(difference.p),
         ]
-        for name, found in comparison.differences.items()
+        for name, difference in found.items()
     ]
+    headers = ["activation", "points", "95 % interval", "n", "p (Holm)"]
     note = (
         "Points of percent. Paired over n seeds that both finished, Student's 95 % interval from "
         f"n = {FEWEST_PAIRS} on; p is two-sided, corrected by Holm over this table."
     )
-    headers = ["activation", "points", "95 % interval", "n", "p (Holm)"]
-    return TextTable(f"Test error minus that of {comparison.baseline.name}", headers, rows, note)
-
-
-def _other_intervals(comparison: Comparison) -> TextTable:
-    rows = [
-        [name, format_interval(found.pooled), format_interval(found.images)]
-        for name, found in comparison.differences.items()
-    ]
-    note = "95 % intervals of the same differences. Images: bootstrap over the test images."
+    others = [[n, format_interval(d.pooled), format_interval(d.images)] for n, d in found.items()]
+    others_note = "95 % intervals of the same differences. Images: bootstrap over the test images."
     if comparison.pooled:
-        degrees = comparison.pooled.degrees
-        note += f" Pooled: from the spread within all rivals, degrees of freedom {degrees}"
-        seeds = comparison.baseline.errors.keys()
-        compared = (r for r in comparison.rivals if r.name in comparison.differences)
-        unpaired = any(rival.errors.keys() != seeds for rival in compared)
-        note += "; unpaired, over all seeds of either." if unpaired else "."
-    title = f"Test error minus that of {comparison.baseline.name}: other intervals"
-    return TextTable(title, ["activation", "pooled", "images"], rows, note)
+        degrees, seeds = comparison.pooled.degrees, comparison.baseline.errors.keys()
+        others_note += f" Pooled: from the spread within all rivals, degrees of freedom {degrees}"
+        unpaired = any(r.errors.keys() != seeds for r in comparison.rivals if r.name in found)
+        others_note += "; unpaired, over all seeds of either." if unpaired else "."
+    return [
+        TextTable(title, headers, tests, note),
+        TextTable(
+            f"{title}: other intervals", ["activation", "pooled", "images"], others, others_note
+        ),
+    ]
 
 
 def conclusion(comparison: Comparison) -> str:
@@ -214,55 +204,44 @@ def to_json(comparisons: Sequence[Comparison]) -> str:
 
 def numbers(comparison: Comparison) -> list[dict[str, Any]]:
     """One flat row of numbers for each rival; differences are in points of percent."""
-    pooled = comparison.pooled
-    rows = []
-    for rival in comparison.rivals:
-        summary, found = rival.summary, comparison.differences.get(rival.name)
-        rows.append(
-            {
-                "dataset": comparison.protocol["dataset"],
-                "net": comparison.protocol["net"],
-                "epochs": comparison.protocol["epochs"],
-                "activation": rival.name,
-                "n": rival.status_counts[FINISHED],
-                "dead": rival.status_counts[DEAD],
-                "diverged": rival.status_counts[DIVERGED],
-                "unfinished": rival.status_counts[UNFINISHED],
-                "error_mean": summary and summary.mean,
-                "error_std": summary and summary.std,
-                **_ends("error", summary and summary.interval),
-                **_ends("error_pooled", _pooled_mean(comparison, rival)),
-                "pooled_std": pooled and pooled.std,
-                "pooled_degrees": pooled and pooled.degrees,
-                "seconds": rival.seconds,
-                "baseline": comparison.baseline.name,
-                "pairs": found and found.paired.n,
-                "difference": found and found.paired.mean,
-                "difference_std": found and found.paired.std,
-                **_ends("difference", found and found.paired.interval),
-                **_ends("difference_pooled", found and found.pooled),
-                **_ends("difference_images", found and found.images),
-                "p": found and found.paired.p,
-                "p_holm": found and found.p,
-            }
-        )
-    return rows
+    return [_numbers(comparison, rival) for rival in comparison.rivals]
 
 
-def _pooled_mean(comparison: Comparison, rival: Rival) -> Interval | None:
-    if comparison.pooled is None or rival.summary is None:
-        return None
-    return clip_percent(comparison.pooled.interval(rival.summary.mean, rival.summary.n))
+def _numbers(comparison: Comparison, rival: Rival) -> dict[str, Any]:
+    protocol, pooled, summary = comparison.protocol, comparison.pooled, rival.summary
+    found = comparison.differences.get(rival.name)
+    pooled_mean = pooled and summary and pooled.interval(summary.mean, summary.n)
+    return {
+        "dataset": protocol["dataset"],
+        "net": protocol["net"],
+        "epochs": protocol["epochs"],
+        "activation": rival.name,
+        "n": rival.status_counts[FINISHED],
+        "dead": rival.status_counts[DEAD],
+        "diverged": rival.status_counts[DIVERGED],
+        "unfinished": rival.status_counts[UNFINISHED],
+        "error_mean": summary and summary.mean,
+        "error_std": summary and summary.std,
+        **_ends("error", summary and summary.interval),
+        **_ends("error_pooled", clip_percent(pooled_mean)),
+        "pooled_std": pooled and pooled.std,
+        "pooled_degrees": pooled and pooled.degrees,
+        "seconds": rival.seconds,
+        "baseline": comparison.baseline.name,
+        "pairs": found and found.paired.n,
+        "difference": found and found.paired.mean,
+        "difference_std": found and found.paired.std,
+        **_ends("difference", found and found.paired.interval),
+        **_ends("difference_pooled", found and found.pooled),
+        **_ends("difference_images", found and found.images),
+        "p": found and found.paired.p,
+        "p_holm": found and found.p,
+    }
 
 
 def _ends(name: str, interval: Interval | None) -> dict[str, float | None]:
     low, high = interval or (None, None)
     return {f"{name}_low": low, f"{name}_high": high}
-
-
-def _count(rival: Rival) -> str:
-    finished, total = len(rival.finished), len(rival.records)
-    return str(finished) if finished == total else f"{finished} of {total}"
 
 
 def _excluded(rival: Rival) -> str:

@@ -57,13 +57,11 @@ def _hardware(device: torch.device) -> str:
 
 def _cpu() -> str:
     try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor() or platform.machine()
-    for line in text.splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, platform.machine())
 
 
 def git_state(folder: Path) -> str | None:

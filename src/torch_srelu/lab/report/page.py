@@ -43,23 +43,14 @@ def render(comparisons: Sequence[Comparison]) -> str:
         "figures": {name: json.loads(str(figure.to_json())) for name, figure in drawn.items()},
         "learned": explorer,
     }
-    return _fill(
-        title=sections.title(comparisons),
-        subtitle=sections.subtitle(comparisons),
-        sections="\n".join(parts),
-        content=content,
-    )
-
-
-def _fill(*, title: str, subtitle: str, sections: str, content: Any) -> str:
     scripts = {"plotly": get_plotlyjs(), "js": _asset("page.js")}
     return Template(_asset("page.html")).substitute(
         scripts,
-        title=html.escape(title),
-        subtitle=html.escape(subtitle),
+        title=html.escape(sections.title(comparisons)),
+        subtitle=html.escape(sections.subtitle(comparisons)),
         version=__version__,
         css=_asset("page.css"),
-        sections=sections,
+        sections="\n".join(parts),
         content=_embedded(content),
         script_hashes=" ".join(map(_hash, scripts.values())),
     )
