@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from places import COMMITTED
 from torch_srelu.lab.analysis.op_timing import FLOOR, PASSES
 from torch_srelu.lab.paper.figures.drawing import SOFT, panels, render, styled
-from torch_srelu.lab.util.colors import colours
+from torch_srelu.lab.util.colors import activation_colors
 from torch_srelu.lab.util.files import write
 
 ITEM_BYTES = {"float32": 4, "bfloat16": 2}
@@ -72,7 +72,7 @@ def draw(rows: list[dict[str, str]]) -> Figure:
 
 def _panel(axes: Axes, rows: list[dict[str, str]]) -> None:
     names = dict.fromkeys(r["provider"] for r in reversed(rows) if r["provider"] != FLOOR)
-    own = colours(name.partition(" ")[0] for name in names)  # "srelu fused": SReLU's
+    own = activation_colors(name.partition(" ")[0] for name in names)  # "srelu fused": SReLU's
     for name, colour in [*zip(names, own, strict=True), (FLOOR, SOFT)]:
         points = sorted(_point(r) for r in rows if r["provider"] == name)
         line = "--" if name == FLOOR else "-"

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 from specimens import IMAGES, specimen
 
-from torch_srelu.lab.analysis import tables
+from torch_srelu.lab.analysis import comparison_tables
 from torch_srelu.lab.analysis.comparison import compare
 from torch_srelu.lab.records import run_record
 from torch_srelu.lab.report import render
@@ -35,7 +35,7 @@ def test_rivals_of_one_protocol_are_compared(tmp_path: Path) -> None:
 
 def test_difference_is_the_paired_one(tmp_path: Path) -> None:
     (c,) = compare(both(tmp_path))
-    versus = c.versus["srelu"]
+    versus = c.differences["srelu"]
     errors = [[100 * n / IMAGES for n in group] for group in (SRELU, RELU)]
     expected = stats.ttest_rel(*errors)
     assert versus.paired.p == pytest.approx(expected.pvalue)
@@ -51,17 +51,17 @@ def test_bootstrap_reads_the_predictions(tmp_path: Path) -> None:
     same = [specimen(tmp_path, a, 1, range(20)) for a in ("relu", "prelu")]
     other = specimen(tmp_path, "apl", 1, range(100, 120))  # as many errors, on other images
     (c,) = compare([*same, other])
-    assert c.versus["prelu"].images == (0.0, 0.0)
-    low, high = c.versus["apl"].images or (0, 0)
+    assert c.differences["prelu"].images == (0.0, 0.0)
+    low, high = c.differences["apl"].images or (0, 0)
     assert low < 0 < high
 
 
 def test_holm_counts_the_rivals(tmp_path: Path) -> None:
     more = [specimen(tmp_path, "prelu", s, range(n)) for s, n in enumerate([8, 13, 6])]
     (c,) = compare([*both(tmp_path), *more])
-    raw = {name: versus.paired.p or 0.0 for name, versus in c.versus.items()}
-    assert c.versus["srelu"].p == pytest.approx(2 * raw["srelu"])
-    assert c.versus["prelu"].p == pytest.approx(max(raw["prelu"], 2 * raw["srelu"]))
+    raw = {name: versus.paired.p or 0.0 for name, versus in c.differences.items()}
+    assert c.differences["srelu"].p == pytest.approx(2 * raw["srelu"])
+    assert c.differences["prelu"].p == pytest.approx(max(raw["prelu"], 2 * raw["srelu"]))
 
 
 def test_dead_and_diverged_runs_are_counted_and_left_out(tmp_path: Path) -> None:
@@ -71,16 +71,16 @@ def test_dead_and_diverged_runs_are_counted_and_left_out(tmp_path: Path) -> None
     runs += [specimen(tmp_path, "relu", 5, status=None), specimen(tmp_path, "srelu", 5, [1])]
     (c,) = compare(runs)
     relu, srelu = c.rivals
-    assert relu.fates == {"finished": 3, "dead": 1, "diverged": 1, "unfinished": 1}
+    assert relu.status_counts == {"finished": 3, "dead": 1, "diverged": 1, "unfinished": 1}
     assert list(relu.errors) == [0, 1, 2]
     assert len(srelu.errors) == 6
-    assert c.versus["srelu"].paired.n == 3  # the seeds that both finished
+    assert c.differences["srelu"].paired.n == 3  # the seeds that both finished
 
 
 def test_no_test_on_two_seeds(tmp_path: Path) -> None:
     (c,) = compare([r for r in both(tmp_path) if r.run.seed < 2])
-    assert c.versus["srelu"].paired.n == 2
-    assert c.versus["srelu"].p is None
+    assert c.differences["srelu"].paired.n == 2
+    assert c.differences["srelu"].p is None
 
 
 def test_protocols_are_kept_apart(tmp_path: Path) -> None:
@@ -115,14 +115,14 @@ def test_predictions_of_other_images_than_the_labels_are_damage(tmp_path: Path) 
     with pytest.raises(
         run_record.RecordError, match=r"predictions.gz is damaged \(199 classes, of"
     ):
-        _ = compare(runs)[0].versus
+        _ = compare(runs)[0].differences
 
 
 def test_without_one_test_set_there_is_no_interval_over_its_images(tmp_path: Path) -> None:
     runs = both(tmp_path)
     predictions, labels = runs[0].predictions(), runs[0].labels()
     run_record.write_predictions(runs[0].folder, predictions[:-1], labels[:-1])
-    versus = compare(runs)[0].versus["srelu"]
+    versus = compare(runs)[0].differences["srelu"]
     assert versus.images is None
     assert versus.paired.n == len(RELU)
 
@@ -139,7 +139,7 @@ def test_places_are_also_those_where_a_run_was_stopped(tmp_path: Path) -> None:
     there = {"hardware": "a machine", "versions": {"torch": "2.11"}, "before": [before]}
     (c,) = compare([specimen(tmp_path, "relu", 1, environment=there)])
     assert c.places == ["a first machine, torch 2.11", "a machine, torch 2.11"]
-    assert "Seconds do not compare" in tables.errors(c).note
+    assert "Seconds do not compare" in comparison_tables.errors(c).note
     assert "a first machine; torch 2.11" in render([c])
 
 

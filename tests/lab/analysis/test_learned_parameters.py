@@ -1,22 +1,8 @@
-"""Layers in the order of their network, and the shapes that their channels learned."""
+"""The shapes that the channels of a layer learned."""
 
 import numpy as np
 
 from torch_srelu.lab.analysis import learned_parameters
-from torch_srelu.lab.config.recipes import recipe
-from torch_srelu.lab.config.rival_recipes import rival
-
-
-def test_layers_come_in_the_order_of_any_network() -> None:
-    run = recipe("digits", "srelu", seed=1)
-    assert learned_parameters.in_order(run, ["cccp1", "unknown", "conv1"]) == [
-        "conv1",
-        "cccp1",
-        "unknown",
-    ]
-    run = rival("googlenet", "imagenette", 1, activation="srelu")
-    names = ["inceptions.3a.one", "stem.conv2", "stem.conv1"]
-    assert learned_parameters.in_order(run, names) == names[::-1]
 
 
 def test_shares_of_channels_by_their_shape() -> None:

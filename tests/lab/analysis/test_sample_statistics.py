@@ -35,7 +35,9 @@ def test_interval_by_hand() -> None:
 
 
 def test_one_value_has_no_spread() -> None:
-    assert sample_statistics.summarise([8.41]) == sample_statistics.Summary(1, 8.41, None, None)
+    assert sample_statistics.summarise([8.41]) == sample_statistics.SampleSummary(
+        1, 8.41, None, None
+    )
 
 
 def test_equal_values_have_no_interval() -> None:

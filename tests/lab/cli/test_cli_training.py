@@ -15,7 +15,7 @@ from command import process, srelu
 from rich.console import Console
 from specimens import record_of, specimen
 
-from torch_srelu.lab.analysis.comparison import names
+from torch_srelu.lab.analysis.comparison import rival_names
 from torch_srelu.lab.cli import training
 from torch_srelu.lab.cli.board import Board, shown
 from torch_srelu.lab.cli.choosing import chosen_runs, parse_settings
@@ -134,7 +134,7 @@ def test_a_list_of_names_needs_neither_quotes_nor_brackets(typed: str) -> None:
 def test_a_rival_can_be_typed_as_tables_name_it() -> None:
     typed = ["srelu", "srelu:fixed=t_r,a_r", "srelu:a_l=0.1,fixed=t_r", "lrelu:slope=1"]
     runs = chosen_runs(typed, [1], "digits", {})
-    assert chosen_runs(names(runs), [1], "digits", {}) == runs
+    assert chosen_runs(rival_names(runs), [1], "digits", {}) == runs
 
 
 def test_settings_may_be_typed_with_blanks_and_a_comma_too_many() -> None:

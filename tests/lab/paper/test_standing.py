@@ -46,7 +46,7 @@ def test_a_dead_seed_counts_for_no_rival(tmp_path: Path) -> None:
         cell = standing.cell(f"nin+{name}", "cifar10", "short")
         assert cell is not None
         assert list(cell.rival.errors) == [1, 3, 4]
-        assert cell.rival.fates["dead"] == dead
+        assert cell.rival.status_counts["dead"] == dead
     (line,) = (
         row for row in paper_tables.table("table2", standing)[0].rows if row[0] == "NIN + ReLU"
     )
@@ -63,7 +63,7 @@ def test_a_run_that_diverged_is_counted_and_not_replaced(tmp_path: Path) -> None
     cell = standing.cell("nin+srelu", "cifar10", "short")
     assert cell is not None
     assert list(cell.rival.errors) == [1, 3]
-    assert cell.rival.fates["diverged"] == 1
+    assert cell.rival.status_counts["diverged"] == 1
     assert standing.missing(contests(["headline-cifar10"])) == []
 
 

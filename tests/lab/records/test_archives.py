@@ -62,7 +62,7 @@ def test_archives_are_compared_and_reported_like_records(
 ) -> None:
     archives.collect(runs, tmp_path / "results")
     (whole,), (packed,) = compare(runs), compare(run_record.find(tmp_path / "results"))
-    assert packed.versus["srelu"] == whole.versus["srelu"]
+    assert packed.differences["srelu"] == whole.differences["srelu"]
     assert "srelu, seed 2" in render([packed])
 
 

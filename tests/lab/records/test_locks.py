@@ -10,7 +10,7 @@ from pathlib import Path
 from torch_srelu.lab.config.recipes import recipe
 from torch_srelu.lab.records import archives, run_record
 from torch_srelu.lab.records.history import History, Metrics
-from torch_srelu.lab.records.locks import LOCK, Busy, held_record
+from torch_srelu.lab.records.locks import LOCK, RecordLockedError, locked_record
 from torch_srelu.lab.runtime.distributed import Team
 from torch_srelu.lab.training.callbacks import Progress
 from torch_srelu.lab.training.loop import train
@@ -103,7 +103,7 @@ def test_of_two_processes_that_begin_together_one_is_told_that_the_other_trains(
         process.join(timeout=60)
     assert [process.exitcode for process in processes] == [0, 0]
     pairs = [sorted(what for which, what in seen if which == round) for round in range(ROUNDS)]
-    assert pairs == [["Busy", "opened"]] * ROUNDS
+    assert pairs == [["RecordLockedError", "opened"]] * ROUNDS
     assert len(run_record.find(tmp_path)) == ROUNDS
 
 
@@ -113,8 +113,8 @@ def _begin_together(root: Path, barrier: Barrier, outcomes: Queue) -> None:
         barrier.wait(timeout=60)
         with contextlib.ExitStack() as opened:
             try:
-                opened.enter_context(held_record(root, run, {}, Team()))
+                opened.enter_context(locked_record(root, run, {}, Team()))
                 outcomes.put((round, "opened"))
-            except (Busy, OSError) as error:
+            except (RecordLockedError, OSError) as error:
                 outcomes.put((round, type(error).__name__))
             barrier.wait(timeout=60)

@@ -59,7 +59,7 @@ def test_a_history_survives_its_checkpoint():
     again = History.from_state_dict(made.state_dict())
     again.add(made.metrics[-1], {"conv1": torch.ones(4, 5)}, {}, {}, {})
     assert again.metrics[:2] == made.metrics
-    assert again.parameter_tensors()["conv1"].shape == (3, 4, 5)
+    assert again.series("parameters")["conv1"].shape == (3, 4, 5)
 
 
 def test_the_environment_says_where_and_with_what():

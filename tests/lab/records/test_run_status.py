@@ -6,7 +6,8 @@ import pytest
 
 from torch_srelu.lab.models import network_registry
 from torch_srelu.lab.records.history import Metrics
-from torch_srelu.lab.records.run_status import DEAD_AFTER, PATIENCE, chance, judge
+from torch_srelu.lab.records.run_status import chance_loss, status_after
+from torch_srelu.lab.util.patience import DEAD_AFTER, PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ from torch_srelu.lab.records.run_status import DEAD_AFTER, PATIENCE, chance, jud
     ],
 )
 def test_the_rule_for_dead_and_diverged(losses, epochs, status):
-    assert judge(rows(losses), epochs, chance(10)) == status
+    assert status_after(rows(losses), epochs, chance_loss(10)) == status
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_the_rule_for_dead_and_diverged(losses, epochs, status):
     ],
 )
 def test_networks_that_are_known_to_be_slow(losses, status):
-    assert judge(rows(losses), 6, chance(10), dead_after=4) == status
+    assert status_after(rows(losses), 6, chance_loss(10), dead_after=4) == status
 
 
 def test_which_networks_these_are():

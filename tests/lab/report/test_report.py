@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import re
 import struct
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from specimens import LAYERS, specimen
 from browser import CHROMIUM, Browser
 from torch_srelu.lab.analysis.comparison import Comparison, compare
 from torch_srelu.lab.records import run_record
-from torch_srelu.lab.report import curves, explorer_data, plots, render
+from torch_srelu.lab.report import explorer_data, plots, render, srelu_curves
 
 MARKUP = "<b>bold</b><img src=x onerror=hacked=1>"
 FOLDER = "20260101-000000-<img src=x onerror=hacked=1>"
@@ -92,7 +93,7 @@ def test_explorer_ships_the_reference_curves(comparison: Comparison) -> None:
     for epoch, channel in ((0, 0), (3, 4)):
         t_r, a_r, t_l, a_l = values[epoch, :4, channel].tolist()
         x = np.sort([layer["low"], layer["high"], t_r, t_l])
-        expected = curves.srelu(x, t_r, a_r, t_l, a_l)
+        expected = srelu_curves.srelu(x, t_r, a_r, t_l, a_l)
         np.testing.assert_allclose(values[epoch, 4:, channel], expected, rtol=1e-5, atol=1e-5)
 
 
@@ -104,6 +105,16 @@ def test_explorer_keeps_to_its_budget(comparison: Comparison, monkeypatch) -> No
     assert data["runs"][0]["epochs"] == [1, 3, 4]  # 320 bytes an epoch: three fit
     packed = sum(len(base64.b64decode(x["packed"])) for x in data["runs"][0]["layers"])
     assert packed <= 1000
+
+
+def test_explorer_leaves_out_layers_without_inputs(comparison: Comparison) -> None:
+    """Such as the auxiliary heads of GoogLeNet, which compute nothing in evaluation mode."""
+    record = copy.copy(comparison.rivals[1].records[0])
+    learned = record.parameters()
+    object.__setattr__(record, "parameters", lambda: learned | {"head": learned["conv1"]})
+    data = explorer_data.explorer([("one", record)])
+    assert data is not None
+    assert [layer["name"] for layer in data["runs"][0]["layers"]] == ["conv1", "cccp1"]
 
 
 def test_page_is_one_file_with_plotly_once(comparison: Comparison) -> None:
@@ -217,7 +228,9 @@ def test_explorer_moves_the_curve(
             "(({x, y}) => [x, y])(document.getElementById('explorer').data[2])"
         )
         x, y = map(np.array, curve)
-        np.testing.assert_allclose(y, curves.srelu(x, *map(float, expected)), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            y, srelu_curves.srelu(x, *map(float, expected)), rtol=1e-5, atol=1e-5
+        )
     assert browser.evaluate("document.getElementById('epoch-name').textContent") == "4"
     assert browser.complaints == []
 

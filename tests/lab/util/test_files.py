@@ -14,7 +14,7 @@ import pytest
 from torch_srelu.lab.util import files
 
 
-@pytest.mark.parametrize("act", [files.check_place, lambda path: files.write(path, b"new")])
+@pytest.mark.parametrize("act", [files.check_writable, lambda path: files.write(path, b"new")])
 def test_an_error_is_about_the_file_that_was_named(tmp_path: Path, act) -> None:
     with pytest.raises(FileNotFoundError) as missing:
         act(tmp_path / "no/where")
@@ -25,10 +25,10 @@ def test_an_error_is_about_the_file_that_was_named(tmp_path: Path, act) -> None:
 
 
 def test_check_place_changes_nothing(tmp_path: Path) -> None:
-    files.check_place(tmp_path / "new")
+    files.check_writable(tmp_path / "new")
     assert not list(tmp_path.iterdir())
     (tmp_path / "old").write_bytes(b"content")
-    files.check_place(tmp_path / "old")
+    files.check_writable(tmp_path / "old")
     assert (tmp_path / "old").read_bytes() == b"content"
 
 
@@ -46,7 +46,7 @@ def test_a_link_stays_one_and_its_target_is_written(tmp_path: Path) -> None:
     target, link = tmp_path / "there/target", tmp_path / "link"
     link.symlink_to("there/target")
     for content in (b"first", b"second"):  # the target is made, then replaced
-        files.check_place(link)
+        files.check_writable(link)
         files.write(link, content)
         assert link.is_symlink()
         assert target.read_bytes() == content
@@ -67,7 +67,7 @@ def test_a_fifo_stays_one_and_its_reader_gets_all(tmp_path: Path) -> None:
     os.mkfifo(fifo)
     link.symlink_to(fifo)
     for path in (fifo, link):
-        files.check_place(path)
+        files.check_writable(path)
         reader = threading.Thread(target=lambda: read.append(fifo.read_bytes()), daemon=True)
         reader.start()
         files.write(path, b"content")
@@ -83,7 +83,7 @@ def test_a_device_stays_one(tmp_path: Path) -> None:
         os.mknod(device, stat.S_IFCHR | 0o600, os.makedev(1, 3))
     except PermissionError:
         pytest.skip("only the administrator makes devices")
-    files.check_place(device)
+    files.check_writable(device)
     files.write(device, b"content")
     assert stat.S_ISCHR(os.lstat(device).st_mode)
     full = tmp_path / "full"
@@ -97,7 +97,7 @@ def test_standard_output_is_written_as_it_is() -> None:
     reading, writing = os.pipe()
     with open(reading, "rb") as pipe:
         path = Path(f"/proc/self/fd/{writing}")
-        files.check_place(path)
+        files.check_writable(path)
         files.write(path, b"content")
         os.close(writing)
         assert pipe.read() == b"content"
@@ -125,7 +125,7 @@ def test_a_place_that_may_not_be_written_is_known_beforehand(
         with somebody_else():
             for name in ("fifo", "file"):
                 with pytest.raises(PermissionError) as caught:
-                    files.check_place(Path(name))
+                    files.check_writable(Path(name))
                 assert caught.value.filename == name
     finally:
         tmp_path.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Rivals side by side: which runs belong together, and what they say against a baseline."""
+"""Comparisons of runs: rivals under one protocol, and their differences to a baseline."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import numpy as np
 from ..._text import counted
 from ..config.run import ADAPTIVE_FIELDS, SRELU_FIELDS, Run
 from ..records.run_record import Record, seconds_of
-from ..records.run_status import FINISHED, UNFINISHED
+from ..records.run_status import FINISHED
 from ..util.choices import check_choice
 from . import sample_statistics
-from .sample_statistics import Interval, Paired, Pooled, Summary
+from .sample_statistics import Interval, PairedDifference, PooledDeviation, SampleSummary
 
-# What makes a rival. Everything else, but for the seed, is the protocol that all rivals share.
+# What rivals differ in. Everything else, but for the seed, is the protocol that they share.
 OWN_FIELDS = (*ADAPTIVE_FIELDS, *SRELU_FIELDS)
 RIVAL_FIELDS = ("activation", "options", *OWN_FIELDS)
 
@@ -33,7 +33,7 @@ class Rival:
     @cached_property
     def finished(self) -> list[Record]:
         """The records that count: neither dead nor diverged nor still without a result."""
-        return [r for r in self.records if r.result and r.result["status"] == FINISHED]
+        return [record for record in self.records if record.status == FINISHED]
 
     @cached_property
     def errors(self) -> dict[int, float]:
@@ -41,16 +41,15 @@ class Rival:
         return {r.run.seed: 100 * r.result["test_error"] for r in self.finished if r.result}
 
     @cached_property
-    def fates(self) -> Counter[str]:
-        """How many runs finished, died, diverged or have no result yet."""
-        return Counter(r.result["status"] if r.result else UNFINISHED for r in self.records)
+    def status_counts(self) -> Counter[str]:
+        """How many runs have each status of `run_status`."""
+        return Counter(record.status for record in self.records)
 
     @cached_property
-    def summary(self) -> Summary | None:
-        """Mean, spread and interval of the errors; None if no run finished."""
-        return (
-            sample_statistics.summarise_errors(list(self.errors.values())) if self.errors else None
-        )
+    def summary(self) -> SampleSummary | None:
+        """Mean, standard deviation and interval of the errors; None if no run finished."""
+        errors = list(self.errors.values())
+        return sample_statistics.summarise_errors(errors) if errors else None
 
     @cached_property
     def seconds(self) -> float | None:
@@ -61,7 +60,7 @@ class Rival:
     def wrong(self, seeds: Sequence[int]) -> np.ndarray | None:
         """Which test images were misclassified, (seeds, images).
 
-        None if that was not kept, or if the seeds were tested on different numbers of images.
+        None if a record lacks it, or if the seeds were tested on different numbers of images.
         """
         records = {r.run.seed: r for r in self.records if r.tested}
         if not records.keys() >= set(seeds):
@@ -71,17 +70,17 @@ class Rival:
 
 
 @dataclass(frozen=True)
-class Versus:
+class BaselineDifference:
     """A rival's error minus the baseline's, in points of percent.
 
     Attributes:
         paired: Over the seeds that both finished.
         p: The paired test's p-value after Holm's correction over all rivals.
-        pooled: Interval of the difference from the spread within all cells together.
+        pooled: Interval of the difference from the deviation within all rivals together.
         images: Bootstrap interval over the choice of test images, the seeds being given.
     """
 
-    paired: Paired
+    paired: PairedDifference
     p: float | None
     pooled: Interval | None
     images: Interval | None
@@ -111,34 +110,31 @@ class Comparison:
     @cached_property
     def places(self) -> list[str]:
         """Where the numbers come from: hardware and the versions that decide them."""
-        return sorted({place(e) for record in self.records for e in record.environments})
+        return sorted({environment_text(e) for record in self.records for e in record.environments})
 
     @cached_property
-    def pooled(self) -> Pooled | None:
-        """The spread of errors within cells, from all rivals together."""
+    def pooled(self) -> PooledDeviation | None:
+        """The standard deviation of errors within rivals, from all of them together."""
         return sample_statistics.pool([list(r.errors.values()) for r in self.rivals])
 
     @cached_property
-    def versus(self) -> dict[str, Versus]:
-        """Each rival against the baseline, by name; rivals without a common seed are absent."""
-        tests = {
-            rival.name: (rival, seeds, self._paired(rival, seeds))
+    def differences(self) -> dict[str, BaselineDifference]:
+        """Each rival minus the baseline, by name; rivals without a common seed are absent."""
+        found = {
+            rival.name: self._difference(rival, seeds)
             for rival in self.rivals
-            if rival is not self.baseline and (seeds := self._common_seeds(rival))
+            if rival is not self.baseline
+            and (seeds := sorted(rival.errors.keys() & self.baseline.errors.keys()))
         }
-        corrected = sample_statistics.holm([paired.p for _, _, paired in tests.values()])
-        return {
-            name: Versus(paired, p, self._pooled_interval(rival), self._images(rival, seeds))
-            for (name, (rival, seeds, paired)), p in zip(tests.items(), corrected, strict=True)
-        }
+        corrected = sample_statistics.holm([difference.p for difference in found.values()])
+        return {n: replace(d, p=p) for (n, d), p in zip(found.items(), corrected, strict=True)}
 
-    def _common_seeds(self, rival: Rival) -> list[int]:
-        return sorted(rival.errors.keys() & self.baseline.errors.keys())
-
-    def _paired(self, rival: Rival, seeds: list[int]) -> Paired:
-        return sample_statistics.paired(
-            [rival.errors[s] for s in seeds], [self.baseline.errors[s] for s in seeds]
-        )
+    def _difference(self, rival: Rival, seeds: list[int]) -> BaselineDifference:
+        """With a p-value that is not yet corrected."""
+        ours, base = ([r.errors[seed] for seed in seeds] for r in (rival, self.baseline))
+        paired = sample_statistics.paired(ours, base)
+        intervals = self._pooled_interval(rival), self._images_interval(rival, seeds)
+        return BaselineDifference(paired, paired.p, *intervals)
 
     def _pooled_interval(self, rival: Rival) -> Interval | None:
         ours, base = rival.summary, self.baseline.summary
@@ -146,7 +142,7 @@ class Comparison:
             return None
         return self.pooled.interval(ours.mean - base.mean, ours.n, base.n)
 
-    def _images(self, rival: Rival, seeds: list[int]) -> Interval | None:
+    def _images_interval(self, rival: Rival, seeds: list[int]) -> Interval | None:
         ours, base = rival.wrong(seeds), self.baseline.wrong(seeds)
         if ours is None or base is None or ours.shape != base.shape:
             return None
@@ -155,7 +151,7 @@ class Comparison:
 
 
 def compare(records: Iterable[Record], baseline: str | None = None) -> list[Comparison]:
-    """Sorts records into comparisons, one for each protocol, in the order they were begun.
+    """Groups records into comparisons, one for each protocol, in the order they were begun.
 
     Args:
         records: Any records; of several with the same `Run`, the last that has a result counts.
@@ -171,28 +167,26 @@ def compare(records: Iterable[Record], baseline: str | None = None) -> list[Comp
     return [replace(c, title=title) for c, title in zip(comparisons, titles, strict=True)]
 
 
-def names(runs: Sequence[Run]) -> list[str]:
+def rival_names(runs: Sequence[Run]) -> list[str]:
     """Each run's rival: the activation, its options, and what else tells it from the others.
 
     Example:
         >>> from torch_srelu.lab.config.recipes import recipe
-        >>> names([recipe("digits", "relu", seed=1), recipe("digits", "srelu", seed=1)])
+        >>> rival_names([recipe("digits", "relu", seed=1), recipe("digits", "srelu", seed=1)])
         ['relu', 'srelu']
-        >>> names([recipe("digits", "srelu", seed=1, quantile=q) for q in (0.8, 0.9)])
+        >>> rival_names([recipe("digits", "srelu", seed=1, quantile=q) for q in (0.8, 0.9)])
         ['srelu:quantile=0.8', 'srelu:quantile=0.9']
-        >>> names([recipe("digits", "srelu", seed=1, fixed=f) for f in ((), ("t_r", "a_r"))])
+        >>> rival_names([recipe("digits", "srelu", seed=1, fixed=f) for f in ((), ("t_r", "a_r"))])
         ['srelu:fixed=[]', 'srelu:fixed=[t_r, a_r]']
     """
-    cells = [_traits(run) for run in runs]
+    chosen = [_traits(run) for run in runs]
     spelled = []
-    for cell in cells:
-        like = [other for other in cells if other["activation"] == cell["activation"]]
-        details = dict(cell["options"])
-        for field in OWN_FIELDS:
-            if any(other[field] != cell[field] for other in like):
-                details[field] = cell[field]
+    for own in chosen:
+        like = [other for other in chosen if other["activation"] == own["activation"]]
+        differing = {f: own[f] for f in OWN_FIELDS if any(o[f] != own[f] for o in like)}
+        details = {**own["options"], **differing}
         pairs = ",".join(f"{name}={_typed(value)}" for name, value in details.items())
-        spelled.append(f"{cell['activation']}:{pairs}" if pairs else cell["activation"])
+        spelled.append(f"{own['activation']}:{pairs}" if pairs else own["activation"])
     return spelled
 
 
@@ -202,12 +196,13 @@ def _typed(value: Any) -> str:
 
 
 def _newest(records: Iterable[Record]) -> list[Record]:
-    chosen: dict[str, Record] = {}
+    """The last record of each run, or the last with a result if there is one."""
+    newest: dict[str, Record] = {}
     for record in records:
-        key = record.run.key()
-        if record.result is not None or key not in chosen or chosen[key].result is None:
-            chosen[key] = record
-    return list(chosen.values())
+        other = newest.setdefault(record.run.key(), record)
+        if record.result is not None or other.result is None:
+            newest[record.run.key()] = record
+    return list(newest.values())
 
 
 def _grouped(records: list[Record], trait: Callable[[Record], Any]) -> list[list[Record]]:
@@ -219,11 +214,11 @@ def _grouped(records: list[Record], trait: Callable[[Record], Any]) -> list[list
 
 
 def _comparison(records: list[Record], baseline: str | None) -> Comparison:
-    cells = _grouped(records, lambda record: _traits(record.run))
-    spelled = names([group[0].run for group in cells])
+    groups = _grouped(records, lambda record: _traits(record.run))
+    spelled = rival_names([group[0].run for group in groups])
     rivals = tuple(
         Rival(name, tuple(sorted(group, key=lambda r: r.run.seed)))
-        for name, group in zip(spelled, cells, strict=True)
+        for name, group in zip(spelled, groups, strict=True)
     )
     wanted = (name for name in (baseline, "relu", spelled[0]) if name in spelled)
     base = rivals[spelled.index(next(wanted))]
@@ -232,7 +227,7 @@ def _comparison(records: list[Record], baseline: str | None) -> Comparison:
 
 def _protocol(run: Run) -> dict[str, Any]:
     fields = run.to_dict()
-    if run.start:  # which weights a run begins with goes with its seed
+    if run.start:  # the run whose weights it begins with depends on the seed
         fields["start"] = "another run's weights"
     return {name: v for name, v in fields.items() if name not in (*RIVAL_FIELDS, "seed")}
 
@@ -256,7 +251,7 @@ def _titles(protocols: list[dict[str, Any]]) -> list[str]:
     return titles
 
 
-def place(environment: Mapping[str, Any]) -> str:
+def environment_text(environment: Mapping[str, Any]) -> str:
     """Where a record comes from, in words: hardware and the versions that decide its numbers."""
     versions = environment.get("versions", {})
     parts = [f"{name} {versions[name]}" for name in ("torch", "torch_srelu") if name in versions]

@@ -1,22 +1,19 @@
-"""What the SReLU units of a rival's runs learned, layer by layer: the paper's Table 3."""
+"""Learned parameters of SReLU by layer, over the runs of a rival: the paper's Table 3."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from ...module import NAMES
-from ..config.run import Run
-from ..models import network_registry
 from . import sample_statistics
 from .comparison import Rival
-from .sample_statistics import Summary
+from .sample_statistics import SampleSummary
 
 
 @dataclass(frozen=True)
-class Layer:
+class LearnedLayer:
     """Learned parameters of one layer at the last epoch.
 
     Attributes:
@@ -25,8 +22,8 @@ class Layer:
         mean: Of t_r, a_r, t_l, a_l, over all channels of all finished runs.
         std: Standard deviation over the same.
         crossed: The share of channels with t_l > t_r.
-        slower: The share that grows slower than the identity on the right (a_r < 1).
-        rising: The share that rises again on the left (a_l < 0).
+        slower: The share with a_r < 1.
+        rising: The share with a_l < 0.
         s_shaped: The share whose slopes are both in [0, 1).
         seeds: Of t_r, a_r, t_l, a_l, how the layer's mean varies from run to run.
     """
@@ -39,32 +36,25 @@ class Layer:
     slower: float
     rising: float
     s_shaped: float
-    seeds: tuple[Summary, ...]
+    seeds: tuple[SampleSummary, ...]
 
 
-def layers(rival: Rival) -> dict[str, Layer]:
+def learned_layers(rival: Rival) -> dict[str, LearnedLayer]:
     """The layers of a rival in the order of its network; empty if it has no SReLU units."""
     runs = [r.parameters() for r in rival.finished]
     if not any(runs):
         return {}
     return {
         name: _layer(name, np.stack([run[name][-1].double().numpy() for run in runs]))
-        for name in in_order(rival.records[0].run, runs[0])
+        for name in rival.records[0].in_order(runs[0])
     }
 
 
-def in_order(run: Run, names: Iterable[str]) -> list[str]:
-    """Layer names from the input to the output of the run's network; unknown ones last."""
-    net = network_registry.network_spec(run.net).build(run.activation, run.options)
-    places = {name: i for i, (name, _) in enumerate(net.activations())}
-    return sorted(names, key=lambda name: (places.get(name, len(places)), name))
-
-
-def _layer(name: str, last: np.ndarray) -> Layer:
+def _layer(name: str, last: np.ndarray) -> LearnedLayer:
     """From the parameters of all runs, (n, 4, C)."""
     t_r, a_r, t_l, a_l = (last[:, NAMES.index(n)] for n in ("t_r", "a_r", "t_l", "a_l"))
     flatter = (a_r >= 0) & (a_r < 1) & (a_l >= 0) & (a_l < 1)
-    return Layer(
+    return LearnedLayer(
         name,
         channels=last.shape[-1],
         mean=tuple(last.mean((0, 2)).tolist()),

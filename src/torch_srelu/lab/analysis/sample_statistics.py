@@ -1,7 +1,7 @@
-"""What a handful of numbers says: mean, spread, interval, paired test, correction, bootstrap.
+"""Statistics of small samples: mean, interval, paired test, correction, bootstrap.
 
-Knows nothing of runs or records: values in, numbers out. Where the data cannot support a number
-(an interval of one value or of equal ones, a p-value of two pairs) it is None, never a guess.
+Where the data cannot support a number (an interval of one value or of equal ones, a p-value of two
+pairs) it is None.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import numpy as np
 from scipy import special
 
 CONFIDENCE = 0.95
-FEWEST_PAIRS = 3  # below this neither interval nor p of a paired difference is worth printing
-ROUNDING = 16 * float(np.finfo(np.float64).eps)  # deviations below this share are not a spread
+FEWEST_PAIRS = 3  # below this a paired difference has neither interval nor p
+ROUNDING = 16 * float(np.finfo(np.float64).eps)  # deviations below this share count as 0
 
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Summary:
+class SampleSummary:
     """n values: their mean, standard deviation (n - 1) and the 95 % interval of the mean (t)."""
 
     n: int
@@ -31,23 +31,23 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Pooled:
-    """The standard deviation within cells, estimated from all of them together."""
+class PooledDeviation:
+    """The standard deviation within samples, estimated from all of them together."""
 
     std: float
     degrees: int
 
     def interval(self, mean: float, *sizes: int) -> Interval:
-        """95 % interval of a cell's mean, or of the difference of two cells' means.
+        """95 % interval of a sample's mean, or of the difference of two samples' means.
 
         mean -+ t(degrees) * std * sqrt(1/n_1 + ...): one size for a mean, two for a difference.
-        Takes the cells as equally spread and independent; paired seeds make it, if anything, wide.
+        Assumes equal deviations and independence; paired seeds make it, if anything, wide.
         """
         return _around(mean, self.std * math.sqrt(sum(1 / n for n in sizes)), self.degrees)
 
 
 @dataclass(frozen=True)
-class Paired:
+class PairedDifference:
     """Differences over the same seeds: mean, standard deviation, interval and two-sided p."""
 
     n: int
@@ -57,8 +57,8 @@ class Paired:
     p: float | None
 
 
-def summarise(values: Sequence[float] | np.ndarray) -> Summary:
-    """Mean, standard deviation and Student's 95 % interval, where there is a spread to judge by.
+def summarise(values: Sequence[float] | np.ndarray) -> SampleSummary:
+    """Mean, standard deviation and Student's 95 % interval.
 
     Example:
         >>> summarise([8.0, 9.0, 10.0]).mean
@@ -70,8 +70,8 @@ def summarise(values: Sequence[float] | np.ndarray) -> Summary:
     return _summary(v, scale=float(np.abs(v).max()))
 
 
-def summarise_errors(percent: Sequence[float] | np.ndarray) -> Summary:
-    """`summarise` of error rates in percent, with the interval cut to 0 to 100 (`possible`).
+def summarise_errors(percent: Sequence[float] | np.ndarray) -> SampleSummary:
+    """`summarise` of error rates in percent, with the interval cut to 0 to 100 (`clip_percent`).
 
     Example:
         >>> low, high = summarise_errors([0.8, 1.6]).interval  # Student's is -3.88 to 6.28
@@ -79,46 +79,43 @@ def summarise_errors(percent: Sequence[float] | np.ndarray) -> Summary:
         (0.0, 6.28)
     """
     s = summarise(percent)
-    return replace(s, interval=possible(s.interval))
+    return replace(s, interval=clip_percent(s.interval))
 
 
-def possible(interval: Interval | None) -> Interval | None:
-    """The part of an error rate's interval that can be: Student's knows no bounds, percent do.
+def clip_percent(interval: Interval | None) -> Interval | None:
+    """The part of an error rate's interval in [0, 100]: Student's has no bounds.
 
-    With few seeds an interval may reach below 0 or above 100. What is cut off holds no error rate,
-    so that the interval covers the true one as often as before. Differences are not cut: they may
-    be negative.
+    With few seeds an interval may reach below 0 or above 100. What is cut off holds no error rate:
+    the coverage stays. Differences are not cut: they may be negative.
 
     Example:
-        >>> possible((-3.9, 6.3)), possible((97.0, 101.5)), possible(None)
+        >>> clip_percent((-3.9, 6.3)), clip_percent((97.0, 101.5)), clip_percent(None)
         ((0.0, 6.3), (97.0, 100.0), None)
     """
     return interval and (max(0.0, interval[0]), min(100.0, interval[1]))
 
 
-def pool(cells: Sequence[Sequence[float]]) -> Pooled | None:
-    """Pooled within-cell deviation: sqrt(sum of squares within cells / sum of (n_i - 1)).
+def pool(samples: Sequence[Sequence[float]]) -> PooledDeviation | None:
+    """Pooled deviation: sqrt(sum of squares within samples / sum of (n_i - 1)).
 
-    None if no cell has two different values.
+    None if no sample has two different values.
 
     Example:
         >>> pool([[1.0, 3.0], [10.0, 12.0, 14.0], [5.0]])
-        Pooled(std=1.8257418583505538, degrees=3)
+        PooledDeviation(std=1.8257418583505538, degrees=3)
     """
-    repeated = [_finite(cell) for cell in cells if len(cell) > 1]
-    degrees = sum(len(v) - 1 for v in repeated)
+    spread = [(len(v) - 1, summarise(v).std or 0.0) for v in samples if len(v) > 1]
+    degrees = sum(n for n, _ in spread)
     if not degrees:
         return None
-    spread = [(len(v) - 1, summarise(v).std or 0.0) for v in repeated]
     std = math.sqrt(sum(n * s**2 for n, s in spread) / degrees)
-    return Pooled(std, degrees) if std else None
+    return PooledDeviation(std, degrees) if std else None
 
 
-def paired(values: Sequence[float], baseline: Sequence[float]) -> Paired:
+def paired(values: Sequence[float], baseline: Sequence[float]) -> PairedDifference:
     """Student's paired test of ``values - baseline``, seed by seed.
 
-    Neither interval nor p-value below three pairs, nor where all differences are equal: there is no
-    spread to judge them by.
+    Interval and p-value are None below three pairs, and where all differences are equal.
 
     Example:
         >>> paired([8.0, 9.0, 9.5], [9.0, 10.5, 10.0]).mean
@@ -134,9 +131,10 @@ def paired(values: Sequence[float], baseline: Sequence[float]) -> Paired:
         )
     s = _summary(a - b, scale=float(max(np.abs(a).max(), np.abs(b).max())))
     if not s.std or s.n < FEWEST_PAIRS:
-        return Paired(s.n, s.mean, s.std, None, None)
+        return PairedDifference(s.n, s.mean, s.std, None, None)
     t = s.mean / (s.std / math.sqrt(s.n))
-    return Paired(s.n, s.mean, s.std, s.interval, 2 * float(special.stdtr(s.n - 1, -abs(t))))
+    p = 2 * float(special.stdtr(s.n - 1, -abs(t)))
+    return PairedDifference(s.n, s.mean, s.std, s.interval, p)
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
@@ -161,8 +159,7 @@ def bootstrap(wrong: np.ndarray, baseline_wrong: np.ndarray) -> Interval:
     """95 % interval of the difference of two error rates, over the choice of test images.
 
     As if the images were resampled, with replacement, infinitely often; an image keeps its outcomes
-    of all seeds and of both rivals together. This is the uncertainty of the test set, the seeds
-    being given.
+    of all seeds and of both rivals. This is the uncertainty of the test set, with the seeds fixed.
 
     Args:
         wrong: Whether each image was misclassified, boolean (seeds, images).
@@ -185,8 +182,8 @@ def bootstrap(wrong: np.ndarray, baseline_wrong: np.ndarray) -> Interval:
     seeds, images = wrong.shape
     score = wrong.sum(0, dtype=np.int64) - baseline_wrong.sum(0, dtype=np.int64)  # (images,)
     least = int(score.min())
-    # Few scores exist, so that nothing need be drawn: the sum over resampled images has the
-    # distribution of one image's score, convolved with itself as often as there are images.
+    # Few scores exist, so nothing is drawn: the sum over resampled images has the distribution of
+    # one image's score, convolved with itself as often as there are images.
     size = 1 << (images * (int(score.max()) - least)).bit_length()  # a power of 2 above it
     one = np.bincount(score - least, minlength=size) / images
     below = np.cumsum(np.fft.irfft(np.fft.rfft(one) ** images, n=size))
@@ -195,15 +192,15 @@ def bootstrap(wrong: np.ndarray, baseline_wrong: np.ndarray) -> Interval:
     return float(low / (seeds * images)), float(high / (seeds * images))
 
 
-def _summary(v: np.ndarray, scale: float) -> Summary:
-    """`Summary` of values that were computed from numbers as large as ``scale``."""
+def _summary(v: np.ndarray, scale: float) -> SampleSummary:
+    """`SampleSummary` of values that were computed from numbers as large as ``scale``."""
     n, mean = len(v), float(v.mean())
     if n < 2:
-        return Summary(n, mean, None, None)
+        return SampleSummary(n, mean, None, None)
     std = float(v.std(ddof=1))
     if std <= ROUNDING * scale:  # 0.3 - 0.2 is not quite 0.2 - 0.1
-        return Summary(n, mean, 0.0, None)
-    return Summary(n, mean, std, _around(mean, std / math.sqrt(n), n - 1))
+        return SampleSummary(n, mean, 0.0, None)
+    return SampleSummary(n, mean, std, _around(mean, std / math.sqrt(n), n - 1))
 
 
 def _around(mean: float, standard_error: float, degrees: int) -> Interval:

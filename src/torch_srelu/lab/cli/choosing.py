@@ -11,6 +11,7 @@ from typing import Any
 from ..config.recipes import recipe
 from ..config.run import ADAPTIVE_FIELDS, SRELU_FIELDS, Run
 from ..models.activation_registry import ACTIVATIONS, activation
+from ..training.run_checks import checked
 from ..util.choices import check_choice
 
 CHOSEN_OTHERWISE = {  # fields of `Run`, and how
@@ -40,7 +41,7 @@ def chosen_runs(
     rivals = [rival(typed) for typed in activations]
     _check_used(decisions, [name for name, _ in rivals])
     runs = [
-        recipe(dataset, name, seed, **_meant_for(name, decisions) | own)
+        checked(recipe(dataset, name, seed, **_meant_for(name, decisions) | own))
         for seed in seeds
         for name, own in rivals
     ]

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ..analysis import tables
+from ..analysis import comparison_tables
 from ..paper import results_page
 from ..paper.standing import Standing
 from ..paper.tables import ablations, differences, fit, paper_tables, row_list
@@ -74,9 +74,9 @@ def _table(name: str) -> Callable[..., None]:
     return command
 
 
-def _print(made: Iterable[tables.Grid]) -> None:
+def _print(made: Iterable[comparison_tables.TextTable]) -> None:
     for grid in made:
-        console.print(tables.grid_text(grid))
+        console.print(comparison_tables.terminal_table(grid))
 
 
 @app.callback()

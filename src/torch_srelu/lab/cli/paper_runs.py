@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..._text import counted
-from ..analysis import tables
+from ..analysis import comparison_tables
 from ..config.run import Run
 from ..data.datasets import dataset
 from ..data.locations import locate
@@ -119,7 +119,7 @@ def _show_tables(standing: Standing, chosen: Sequence[Contest]) -> None:
         result = standing.comparison([contest])
         if result is not None:
             console.print()
-            console.print(tables.text(result))
+            console.print(comparison_tables.terminal(result))
 
 
 def _tell_committed(

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ..analysis import comparison, tables
+from ..analysis import comparison, comparison_tables
 from ..analysis.comparison import Comparison
 from ..records import run_record
 from ..util import files
@@ -64,17 +64,17 @@ def report(
             print(printed(comparisons, format), end="")
             return
         for c in comparisons:
-            console.print(tables.text(c))
+            console.print(comparison_tables.terminal(c))
         write_page(comparisons, out or folder / PAGE)
 
 
 def printed(comparisons: Sequence[Comparison], format: Format) -> str:
     """The tables in one of the formats for files."""
     if format is Format.csv:
-        return tables.to_csv(comparisons)
+        return comparison_tables.to_csv(comparisons)
     if format is Format.json:
-        return tables.to_json(comparisons)
-    return "\n".join(map(tables.markdown, comparisons))
+        return comparison_tables.to_json(comparisons)
+    return "\n".join(map(comparison_tables.markdown, comparisons))
 
 
 def write_page(comparisons: Sequence[Comparison], path: Path) -> None:

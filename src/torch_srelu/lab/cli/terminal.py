@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from ..records.locks import Busy
+from ..records.locks import RecordLockedError
 from .file_errors import explain
 
 FAILED, INTERRUPTED = 1, 130
@@ -33,7 +33,7 @@ def one_line_errors() -> Iterator[None]:
         yield
     except OSError as error:
         fail(explain(error))
-    except (ValueError, TypeError, Busy) as error:
+    except (ValueError, TypeError, RecordLockedError) as error:
         fail(str(error))
 
 

@@ -13,7 +13,7 @@ import typer
 from rich.text import Text
 
 from ..._text import counted
-from ..analysis import comparison, tables
+from ..analysis import comparison, comparison_tables
 from ..config.run import Run
 from ..models.network_registry import NETWORKS
 from ..records.run_record import Record
@@ -113,16 +113,18 @@ def compare(
         if baseline is not None:
             check_choice("baseline", baseline, typed)
         if report is not None and records_folder.resolve() not in report.resolve().parents:
-            files.check_place(report)  # now, and not after hours; the records' folder will be there
+            files.check_writable(
+                report
+            )  # now, and not after hours; the records' folder will be there
         decisions = _decisions(settings, net=net, epochs=epochs)
         runs = chosen_runs(typed, range(1, seeds + 1), dataset, decisions)
         found = _train_all(runs, records_folder, data, device, tensorboard)
         if not LEADS:
             return
-        base = baseline and comparison.names(runs)[typed.index(baseline)]
+        base = baseline and comparison.rival_names(runs)[typed.index(baseline)]
         (result,) = comparison.compare(found, base)
         console.print()
-        console.print(tables.text(result))
+        console.print(comparison_tables.terminal(result))
         write_page([result], report or records_folder / PAGE)
 
 
@@ -173,7 +175,7 @@ def _train_all(
 ) -> list[Record]:
     """Trains what is not finished yet, and shows it; Ctrl-C says how to go on."""
     check_data_folder(data)
-    board = Board(comparison.names(runs), runs)
+    board = Board(comparison.rival_names(runs), runs)
     found = []
     try:
         with plain_warnings(), shown(board, console) as view, events(tensorboard) as writer:

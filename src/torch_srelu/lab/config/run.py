@@ -1,4 +1,4 @@
-"""A run: every decision that can change a number, in one frozen value."""
+"""The configuration of a run: every decision that can change a number."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from torch_srelu.module import NAMES
 
 from ..._text import counted
 from ..data.datasets import dataset
-from ..models import network_registry
-from ..models.activation_registry import ACTIVATIONS, ActivationSpec, activation
 from ..util.choices import check_choice
 
-OPTIMIZERS = ("sgd",)
-SCHEDULES = ("constant", "multistep", "cosine", "poly")
-PREPROCESSING = ("scale", "gcn", "gcn+zca", "mean")
-AUGMENTATION = ("none", "flips", "crops+flips")
-PRECISIONS = ("float32", "bf16")
+CHOICES = {
+    "optimizer": ("sgd",),
+    "schedule": ("constant", "multistep", "cosine", "poly"),
+    "preprocessing": ("scale", "gcn", "gcn+zca", "mean"),
+    "augmentation": ("none", "flips", "crops+flips"),
+    "precision": ("float32", "bf16"),
+    "scope": SCOPES,
+}
 
 # Fields of `Run` that mean something to some activations alone.
 ADAPTIVE_FIELDS = ("freeze", "quantile", "scope")
@@ -38,24 +39,24 @@ class Run:
         net: Name of the network.
         activation: Name of the activation.
         options: Options of the activation, where they differ from its defaults.
-        seed: Feeds the streams for weights, activation parameters, order, augmentation, dropout.
+        seed: Of the streams for weights, activation parameters, order, augmentation, dropout.
         epochs: Length of the training. An epoch is every whole batch that the data fill.
         batch: Images in a step, over all processes together.
         lr: Learning rate at the start.
-        optimizer: One of `OPTIMIZERS`.
+        optimizer: One of `CHOICES["optimizer"]`.
         momentum: Its momentum.
         weight_decay: L2 penalty on the weights of convolutions; nothing else is decayed.
-        schedule: How the learning rate falls (see `schedules`).
-        milestones: Where it falls, as shares of the whole training.
-        gamma: What it is multiplied with there.
+        schedule: How the learning rate decays (see `schedules`).
+        milestones: Where "multistep" decays it, as shares of the whole training.
+        gamma: The factor at each milestone.
         power: Exponent of the schedule "poly".
         freeze: Epochs in which an adaptive activation stays frozen; then it is set from its inputs.
         quantile: Which quantile of its inputs becomes ``t_r``.
         scope: One ``t_r`` per "channel" or per "layer".
         lr_scale: Factor on the learning rate of SReLU's parameters.
         fixed: SReLU parameters that are not trained, of t_r, a_r, t_l, a_l.
-        preprocessing: One of `PREPROCESSING`.
-        augmentation: One of `AUGMENTATION`.
+        preprocessing: One of `CHOICES["preprocessing"]`.
+        augmentation: One of `CHOICES["augmentation"]`.
         validation: Share of the training data that is kept apart and measured each epoch.
         ema: Decay of an exponential average of the weights, tested beside them; 0 for none.
         precision: "float32", or "bf16" for autocast.
@@ -107,19 +108,14 @@ class Run:
         for spec in fields(self):
             value = getattr(self, spec.name)
             if spec.type == "float":
-                object.__setattr__(self, spec.name, _fraction(value))
+                object.__setattr__(self, spec.name, as_float(value))
             elif isinstance(value, list):
                 object.__setattr__(self, spec.name, tuple(value))
         if isinstance(self.milestones, tuple):
-            object.__setattr__(self, "milestones", tuple(map(_fraction, self.milestones)))
+            object.__setattr__(self, "milestones", tuple(map(as_float, self.milestones)))
         if isinstance(self.fixed, tuple) and all(name in NAMES for name in self.fixed):
             object.__setattr__(self, "fixed", tuple(n for n in NAMES if n in self.fixed))
-        known = ACTIVATIONS[self.activation].options if self.activation in ACTIVATIONS else {}
-        options = {
-            name: _fraction(value) if isinstance(known.get(name), float) else value
-            for name, value in sorted(self.options.items())
-        }
-        object.__setattr__(self, "options", options)
+        object.__setattr__(self, "options", dict(sorted(self.options.items())))
         _check(self)
 
     def to_dict(self) -> dict[str, Any]:
@@ -140,21 +136,20 @@ class Run:
         Values that equal their default do not enter: a field that is added later, with what was
         done before as its default, changes no key.
         """
-        decided = {}
-        for spec in fields(self):
-            default = (
-                spec.default_factory() if spec.default_factory is not MISSING else spec.default
-            )
-            if (value := getattr(self, spec.name)) != default:
-                decided[spec.name] = value
+        decided = {
+            spec.name: value
+            for spec in fields(self)
+            if (value := getattr(self, spec.name))
+            != ({} if spec.default is MISSING else spec.default)
+        }
         text = json.dumps(decided, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:10]
 
     def __hash__(self) -> int:
-        return hash(self.key())
+        return hash((self.dataset, self.net, self.activation, self.seed))
 
 
-def _fraction(value: Any) -> Any:
+def as_float(value: Any) -> Any:
     """A whole number as a float; anything else, which may be wrong, as it is."""
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
@@ -162,41 +157,18 @@ def _fraction(value: Any) -> Any:
 def _check(run: Run) -> None:
     """Raises ValueError or TypeError if a decision is impossible or contradicts another."""
     _check_types(run)
-    data, net, act = (
-        dataset(run.dataset),
-        network_registry.network_spec(run.net),
-        activation(run.activation),
-    )
-    act.check(run.options)
-    net.supported_activation(run.activation)
-    for what, choices in (
-        ("optimizer", OPTIMIZERS),
-        ("schedule", SCHEDULES),
-        ("preprocessing", PREPROCESSING),
-        ("augmentation", AUGMENTATION),
-        ("precision", PRECISIONS),
-        ("scope", SCOPES),
-    ):
+    data = dataset(run.dataset)
+    for what, choices in CHOICES.items():
         check_choice(what, getattr(run, what), choices)
-    if (net.channels, net.size, net.size, net.classes) != (*data.shape, data.classes):
-        fitting = [
-            name
-            for name, p in network_registry.NETWORKS.items()
-            if (p.channels, p.size, p.size, p.classes) == (*data.shape, data.classes)
-        ]
-        raise ValueError(
-            f"net {run.net} does not fit {run.dataset} (images {data.shape}, {data.classes} "
-            f"classes): choose {' or '.join(fitting)}"
-        )
-    # What photographs are prepared with, and nothing else is.
     for what, value in (("preprocessing", "mean"), ("augmentation", "crops+flips")):
         if (getattr(run, what) == value) != (data.kind == "photographs"):
             raise ValueError(
                 f"{what} {value!r} belongs to photographs such as imagenette, and they have no "
                 f"other; {run.dataset} cannot have {getattr(run, what)!r}"
             )
+    for name in run.fixed:
+        check_choice("SReLU parameter in fixed", name, NAMES)
     _check_numbers(run)
-    _check_activation(run, act)
 
 
 def _check_types(run: Run) -> None:
@@ -215,30 +187,26 @@ def _check_numbers(run: Run) -> None:
     for name, lowest in (("epochs", 1), ("batch", 1), ("world", 1), ("seed", 0), ("freeze", 0)):
         if getattr(run, name) < lowest:
             raise ValueError(f"{name} must be at least {lowest}, got {getattr(run, name)}")
-    for name, highest in (
-        ("lr", math.inf),
-        ("momentum", 1),
-        ("weight_decay", math.inf),
-        ("gamma", math.inf),
-        ("power", math.inf),
-        ("lr_scale", math.inf),
-        ("validation", 1),
-        ("ema", 1),
-    ):
-        if not 0 <= getattr(run, name) < highest:
-            raise ValueError(f"{name} must be in [0, {highest}), got {getattr(run, name)}")
+    unbounded = ("lr", "weight_decay", "gamma", "power", "lr_scale")
+    limits = dict.fromkeys(unbounded, math.inf) | {"momentum": 1, "validation": 1, "ema": 1}
+    for name, limit in limits.items():
+        if not 0 <= getattr(run, name) < limit:
+            raise ValueError(f"{name} must be in [0, {limit}), got {getattr(run, name)}")
     if not 0 < run.quantile <= 1:
         raise ValueError(f"quantile must be in (0, 1], got {run.quantile}")
-    if any(not 0 < m <= 1 for m in run.milestones) or list(run.milestones) != sorted(
-        set(run.milestones)
-    ):
+    if list(run.milestones) != sorted({m for m in run.milestones if 0 < m <= 1}):
         raise ValueError(
             f"milestones must be rising shares of the training in (0, 1], got {run.milestones}"
         )
-    count, falls = len(run.milestones), run.schedule == "multistep"
-    if falls != bool(count):
-        needed = "at least one" if falls else "no"
+    count, multistep = len(run.milestones), run.schedule == "multistep"
+    if multistep != bool(count):
+        needed = "at least one" if multistep else "no"
         raise ValueError(f"schedule {run.schedule!r} needs {needed} milestone, got {count}")
+    if run.freeze >= run.epochs:
+        raise ValueError(
+            f"a freeze of {counted(run.freeze, 'epoch')} leaves nothing of "
+            f"{counted(run.epochs, 'epoch')} of training: choose a shorter freeze or more epochs"
+        )
     if run.world > run.batch:
         raise ValueError(
             f"{run.world} processes are more than the {counted(run.batch, 'image')} of a batch: "
@@ -249,19 +217,3 @@ def _check_numbers(run: Run) -> None:
             f"a batch of {counted(run.batch, 'image')} cannot be shared equally by {run.world} "
             f"processes: choose a batch that is a multiple of {run.world}"
         )
-
-
-def _check_activation(run: Run, act: ActivationSpec) -> None:
-    if run.freeze and not act.adapts:
-        raise ValueError(
-            f"{run.activation} has nothing to freeze: freeze must be 0, got {run.freeze}"
-        )
-    if run.freeze >= run.epochs:
-        raise ValueError(
-            f"a freeze of {counted(run.freeze, 'epoch')} leaves nothing of "
-            f"{counted(run.epochs, 'epoch')} of training: choose a shorter freeze or more epochs"
-        )
-    for name in run.fixed:
-        check_choice("SReLU parameter in fixed", name, NAMES)
-    if run.fixed and not act.is_srelu:
-        raise ValueError(f"fixed names SReLU parameters, but the activation is {run.activation}")

@@ -1,4 +1,4 @@
-"""How the learning rate falls over a run, as published: multistep, cosine, poly."""
+"""Schedules of the learning rate: constant, multistep, cosine, poly."""
 
 from __future__ import annotations
 

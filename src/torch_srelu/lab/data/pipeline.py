@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from ..._text import counted
-from ..config.run import Run
 from ..runtime.distributed import Team
 from .batches import TensorBatches, TrainingBatches
 from .data_errors import DataError
@@ -31,13 +30,29 @@ from .preprocess import fit
 from .tensors import load, split
 
 EVALUATION_BATCH = 500  # images at a time, where no gradients are needed
-RESIDENT_BYTES = (
-    8 << 30
-)  # photographs that take less than this are decoded once and stay on the device
+# Photographs that take less than this are decoded once and stay on the device.
+RESIDENT_BYTES = 8 << 30
 _MAX_WORKERS = 16  # more would not be faster than the device
 
 T = TypeVar("T")
 LabeledBatch = tuple[Tensor, Tensor]  # images (B, C, H, W) without augmentation, and their classes
+
+
+class DataConfig(Protocol):
+    """The decisions of a run that its data depend on."""
+
+    @property
+    def dataset(self) -> str: ...
+    @property
+    def preprocessing(self) -> str: ...
+    @property
+    def augmentation(self) -> str: ...
+    @property
+    def validation(self) -> float: ...
+    @property
+    def batch(self) -> int: ...
+    @property
+    def seed(self) -> int: ...
 
 
 class DataPipeline:
@@ -71,14 +86,14 @@ class DataPipeline:
 
 
 def open_data_pipeline(
-    run: Run, root: Path | str | None, device: torch.device, group: Team
+    run: DataConfig, root: Path | str | None, device: torch.device, group: Team
 ) -> DataPipeline:
     """Reads the training part of the run's data set; its test part stays closed."""
     photographs = dataset(run.dataset).kind == "photographs"
     return (PhotographPipeline if photographs else TensorPipeline)(run, root, device, group)
 
 
-def _split_training(labels: Tensor, run: Run) -> tuple[Tensor, Tensor]:
+def _split_training(labels: Tensor, run: DataConfig) -> tuple[Tensor, Tensor]:
     """Indices of the images that are trained on and of those held out for validation."""
     used, held_out = split(labels, run.validation)
     if len(held_out) and len(used) < run.batch:
@@ -93,7 +108,7 @@ class TensorPipeline(DataPipeline):
     """Images that are small enough to be prepared once and kept on the device."""
 
     def __init__(
-        self, run: Run, root: Path | str | None, device: torch.device, group: Team
+        self, run: DataConfig, root: Path | str | None, device: torch.device, group: Team
     ) -> None:
         self.run, self.root, self.device, self.group = run, root, device, group
         images, labels = load(run.dataset, "train", root)
@@ -152,7 +167,7 @@ class PhotographPipeline(DataPipeline):
     """
 
     def __init__(
-        self, run: Run, root: Path | str | None, device: torch.device, group: Team
+        self, run: DataConfig, root: Path | str | None, device: torch.device, group: Team
     ) -> None:
         self.run, self.device, self.group = run, device, group
         self.workers = min(_MAX_WORKERS, (os.cpu_count() or 1) // group.world)

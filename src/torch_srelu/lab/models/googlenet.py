@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..records.run_status import PATIENCE
 from ..runtime.seeds import Dropout
+from ..util.patience import PATIENCE
 from .layers import LRN, ActivatedLayer, ConvSpec, DenseSpec, LayerBuilder, xavier
 from .network import LayeredNetwork, NetworkSpec
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..records.run_status import DEAD_AFTER
 from ..runtime.seeds import DropoutStream
+from ..util.patience import DEAD_AFTER
 from .activation_registry import ActivationSpec, activation
 from .layers import ActivatedLayer, LayerBuilder, ParameterRate, limit_norm
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from ..records.run_status import PATIENCE
 from ..runtime.seeds import Dropout, DropoutStream
+from ..util.patience import PATIENCE
 from .activation_registry import ActivationSpec
 from .layers import LRN, ConvSpec, DenseSpec, LayerBuilder
 from .network import LayeredNetwork, Network, NetworkSpec

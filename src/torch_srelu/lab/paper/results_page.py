@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..analysis.tables import Grid, grid_markdown
+from ..analysis.comparison_tables import TextTable, markdown_table
 from ..config.recipes import FAITHFUL, LENGTHS
 from ..config.rival_recipes import SHORT
-from ..records.run_status import DEAD, DEAD_AFTER, DIVERGED, PATIENCE
+from ..records.run_status import DEAD, DIVERGED
 from ..util import files
+from ..util.patience import DEAD_AFTER, PATIENCE
 from .blocks import BLOCKS, REHEARSAL
 from .contests import with_needs
 from .standing import Standing, results_folder
@@ -101,11 +102,11 @@ def render(standing: Standing, findings: str) -> str:
     parts += [findings, "## SReLU against ReLU and PReLU\n", headline(standing), PROTOCOL]
     parts += ["## Tables\n"]
     for name in paper_tables.NAMES:
-        parts += [grid_markdown(grid) for grid in paper_tables.table(name, standing)]
-    parts += ["## What the gain is made of\n", *map(grid_markdown, ablations.grids(standing))]
+        parts += [markdown_table(grid) for grid in paper_tables.table(name, standing)]
+    parts += ["## What the gain is made of\n", *map(markdown_table, ablations.grids(standing))]
     fits = fit.grids(standing)
     if fits:
-        parts += ["## How they fit, and what is inside\n", *map(grid_markdown, fits)]
+        parts += ["## How they fit, and what is inside\n", *map(markdown_table, fits)]
     if recorded(standing):
         parts += ["## What was learned\n", f"![{LEARNED}]({Path(FUNCTIONS).name})\n"]
         parts += [f"{LEARNED}; thin: single channels, thick: the mean of all; scales differ.\n"]
@@ -113,7 +114,7 @@ def render(standing: Standing, findings: str) -> str:
         parts += ["## Figure 3\n", f"![{figure3.CAPTION}]({Path(INPUTS).name})\n"]
         parts += [f"{figure3.CAPTION}.\n"]
     parts += ["## Figure 4\n", f"![{CAPTION}]({Path(FIGURE).name})\n", f"{CAPTION}. {LINES}\n"]
-    parts += ["## The runs\n", grid_markdown(_runs(standing)), _places(standing)]
+    parts += ["## The runs\n", markdown_table(_runs(standing)), _places(standing)]
     return "\n".join(parts)
 
 
@@ -122,7 +123,7 @@ def headline(standing: Standing) -> str:
     made = differences.grids(standing)
     if not made:
         return "Not run yet: `srelu paper run headline`.\n"
-    return "\n".join(map(grid_markdown, made))
+    return "\n".join(map(markdown_table, made))
 
 
 def quoted(standing: Standing) -> str:
@@ -130,7 +131,7 @@ def quoted(standing: Standing) -> str:
     made = differences.quoted(standing)
     if not made:
         return f"{BEGIN}\n\n{headline(standing)}\n{END}"
-    text = "\n".join(map(grid_markdown, made))
+    text = "\n".join(map(markdown_table, made))
     return f"{BEGIN}\n\n![{SHOWN}]({OVERVIEW})\n\n{SHOWN}.\n\n{text}\n{END}"
 
 
@@ -167,7 +168,7 @@ def write(standing: Standing, results: Path | None = None) -> Iterator[Path]:
         yield path
 
 
-def _runs(standing: Standing) -> Grid:
+def _runs(standing: Standing) -> TextTable:
     rows = []
     for name, block in BLOCKS.items():
         if name == REHEARSAL:
@@ -191,7 +192,7 @@ def _runs(standing: Standing) -> Grid:
         "by side, which varies in time. Runs that two blocks share are in both lines. All records "
         f"together, each once: {together}."
     )
-    return Grid("Blocks of runs", headers, rows, note)
+    return TextTable("Blocks of runs", headers, rows, note)
 
 
 def _places(standing: Standing) -> str:

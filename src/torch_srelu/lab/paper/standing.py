@@ -11,8 +11,8 @@ import numpy as np
 
 from ..._text import counted
 from ..analysis import sample_statistics
-from ..analysis.comparison import Comparison, Rival, compare, place
-from ..analysis.sample_statistics import Summary
+from ..analysis.comparison import Comparison, Rival, compare, environment_text
+from ..analysis.sample_statistics import SampleSummary
 from ..config.run import Run
 from ..records import run_record
 from ..records.run_record import Record, seconds_of
@@ -40,7 +40,7 @@ class Cell:
         return self.rival.records[0].run
 
     @cached_property
-    def averaged(self) -> Summary | None:
+    def averaged(self) -> SampleSummary | None:
         """The errors of the averaged weights; None if no run finished."""
         errors = [100 * r.result["ema_test_error"] for r in self.rival.finished if r.result]
         return sample_statistics.summarise_errors(errors) if errors else None
@@ -124,7 +124,9 @@ class Standing:
 
     def places(self) -> list[str]:
         """Where the records come from: hardware and the versions that decide numbers."""
-        return sorted({place(e) for record in self._ended.values() for e in record.environments})
+        return sorted(
+            {environment_text(e) for record in self._ended.values() for e in record.environments}
+        )
 
     def device_seconds(self, chosen: Sequence[Contest]) -> float:
         """What the runs of contests, and those they need, took of a device shared evenly."""
@@ -204,4 +206,4 @@ def _device_seconds(record: Record) -> float:
     if record.result is None:
         return 0.0
     spent = seconds_of(record.result) + record.result.get("startup_seconds", 0.0)
-    return spent / max(place.get("beside", 1) for place in record.environments)
+    return spent / max(e.get("beside", 1) for e in record.environments)

@@ -1,1 +1,1 @@
-"""Records: what a run leaves behind."""
+"""Records of runs: format, reading, writing, checkpoints, archives."""

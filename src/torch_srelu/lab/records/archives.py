@@ -1,9 +1,8 @@
-"""Records small enough to be committed: one archive a run, read by the code that reads records.
+"""Archives of records: one file a run, small enough to be committed.
 
-An archive keeps of a finished record the run, the environment, the result, the metrics of every
-epoch, the test predictions, and of the learned parameters, the inputs of activations and the size
-of weights the last epoch. Nothing that is kept loses a bit. Checkpoints stay behind, and the true
-classes of the test images are stored once for each data set beside the archives.
+An archive has the run.json, the metrics and the test predictions of a finished record, and the last
+epoch of its tensors, bit for bit. It has no checkpoint, and the true classes of the test images are
+stored once for each data set beside the archives.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ _EPOCHLESS = ("probabilities",)  # tensors of inputs.safetensors that belong to 
 
 
 class Collected(NamedTuple):
-    """What `collect` did: records that were added, and those that were there before."""
+    """Records that `collect` added, and those that were there before."""
 
     added: list[Record]
     known: list[Record]
 
 
 def collect(chosen: Sequence[Record], results: Path) -> Collected:
-    """Packs records into ``results``; either all that are new or, if one is refused, none.
+    """Packs records into ``results``: all that are new or, if one is refused, none.
 
     A run that is there already, with equal content, is passed over.
 
@@ -45,11 +44,11 @@ def collect(chosen: Sequence[Record], results: Path) -> Collected:
         chosen: Finished records.
         results: The folder; it is made if need be.
     """
-    stored: dict[str, list[Record]] = {}  # under whatever name
+    stored: dict[str, list[Record]] = {}  # by key
     for record in run_record.find(results):
         stored.setdefault(record.run.key(), []).append(record)
-    new: list[tuple[Path, bytes]] = []
-    keys: dict[str, Path] = {}  # of the new ones
+    first = {key: found[0] for key, found in stored.items()}
+    new: dict[Path, bytes] = {}
     known: list[Record] = []
     labels: dict[Path, Tensor] = {}
     for record in chosen:
@@ -57,29 +56,26 @@ def collect(chosen: Sequence[Record], results: Path) -> Collected:
             raise ValueError(f"{record.folder} is not finished: train it to its end first")
         packed = pack(record)
         key = record.run.key()
-        there = stored.get(key, [])
         # Packed anew: other versions of the compressor write the same content in other bytes.
-        if any(pack(other) == packed for other in there):
+        if any(pack(other) == packed for other in stored.get(key, [])):
             known.append(record)
             continue
-        other = there[0].folder if there else keys.get(key)
-        if other is not None:
+        other = first.setdefault(key, record)
+        if other is not record:
             raise ValueError(
-                f"{other} is another record of the run in {record.folder}: only one can count; "
-                "remove one of the two"
+                f"{other.folder} is another record of the run in {record.folder}: only one can "
+                "count; remove one of the two"
             )
-        keys[key] = record.folder
-        name = record.folder.name.removesuffix(ARCHIVE)
-        new.append((results / f"{name}{ARCHIVE}", packed))
+        new[results / f"{record.folder.name.removesuffix(ARCHIVE)}{ARCHIVE}"] = packed
         if record.tested:
-            _agree(labels, run_record.labels_file(results, record.run.dataset), record)
+            _check_labels(labels, run_record.labels_file(results, record.run.dataset), record)
     results.mkdir(parents=True, exist_ok=True)
     for path, classes in labels.items():
         if not path.exists():
             files.write(path, gzip.compress(classes.numpy().tobytes(), mtime=0))
-    for path, packed in new:
+    for path, packed in new.items():
         files.write(path, packed)
-    return Collected([run_record.load(path) for path, _ in new], known)
+    return Collected([run_record.load(path) for path in new], known)
 
 
 def pack(record: Record) -> bytes:
@@ -103,8 +99,11 @@ def _add(archive: zipfile.ZipFile, name: str, raw: bytes) -> None:
     archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), raw, zipfile.ZIP_DEFLATED, 9)
 
 
-def _agree(labels: dict[Path, Tensor], path: Path, record: Record) -> None:
-    """Takes in the true classes that ``record`` was tested with: the same for all runs."""
+def _check_labels(labels: dict[Path, Tensor], path: Path, record: Record) -> None:
+    """Raises ValueError unless ``record`` was tested with the true classes of ``path``.
+
+    If there is no such file, the first record's classes are its content; ``labels`` has them.
+    """
     if path not in labels:
         stored = path.read_bytes() if path.exists() else None
         labels[path] = record.labels() if stored is None else parse_classes(stored, path)

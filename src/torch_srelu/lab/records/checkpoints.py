@@ -1,7 +1,7 @@
-"""Checkpoints that survive a process killed at any moment, and a disk that cuts them short.
+"""Checkpoints that survive a process killed at any moment, and a full disk.
 
-A file is a line with the checksum and length of what follows, then what torch saved: tensors and
-plain numbers only. The previous file is kept until the next is complete.
+A file is a line with the checksum and length of what follows, then what torch.save wrote: tensors
+and plain values only. The previous file is kept beside the last one.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _MAGIC = "torch-srelu checkpoint 1"
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint was damaged, and training went on from an earlier point."""
+    """A checkpoint was damaged, and training was resumed from an earlier one or started again."""
 
 
 def save(folder: Path, state: dict[str, Any]) -> None:
-    """Writes ``state``, a dict of tensors and plain values, and keeps the one before."""
+    """Writes ``state``, a dict of tensors and plain values, and keeps the previous checkpoint."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     payload = buffer.getvalue()
@@ -48,23 +48,18 @@ def save(folder: Path, state: dict[str, Any]) -> None:
 
 
 def load(folder: Path) -> dict[str, Any] | None:
-    """The newest whole checkpoint, None if there is none; says so if a newer one is damaged."""
-    damaged: list[str] = []
-    for name in (NAME, PREVIOUS):
-        path = folder / name
-        if not path.exists():
-            continue
-        try:
-            state = _read(path)
-        except ValueError as error:
-            damaged.append(str(error))
-            continue
-        if damaged:
-            _warn(damaged, f"going on from {path.name}, the one before")
-        return state
+    """The newest checkpoint that is not damaged, None if there is none; warns of damaged ones."""
+    state, damaged, outcome = None, [], "training begins anew"
+    for path in (folder / NAME, folder / PREVIOUS):
+        if state is None and path.exists():
+            try:
+                state = _read(path)
+                outcome = f"going on from {path.name}, the one before"
+            except ValueError as error:
+                damaged.append(str(error))
     if damaged:
-        _warn(damaged, "training begins anew")
-    return None
+        warnings.warn(f"{'; '.join(damaged)}; {outcome}", CheckpointWarning, stacklevel=2)
+    return state
 
 
 def drop_previous(folder: Path) -> None:
@@ -81,7 +76,3 @@ def _read(path: Path) -> dict[str, Any]:
     if hashlib.sha256(payload).hexdigest() != digest:
         raise ValueError(f"{path} is damaged: {len(payload):,} of {length} bytes, wrong checksum")
     return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
-
-
-def _warn(damaged: list[str], consequence: str) -> None:
-    warnings.warn(f"{'; '.join(damaged)}; {consequence}", CheckpointWarning, stacklevel=3)

@@ -1,4 +1,4 @@
-"""Where a run took place: versions, hardware, state of the source code."""
+"""The environment of a run: versions, hardware, state of the source code."""
 
 from __future__ import annotations
 
@@ -57,13 +57,11 @@ def _hardware(device: torch.device) -> str:
 
 def _cpu() -> str:
     try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor() or platform.machine()
-    for line in text.splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, platform.machine())
 
 
 def git_state(folder: Path) -> str | None:
@@ -78,7 +76,7 @@ def git_state(folder: Path) -> str | None:
 
 
 def source_state() -> str:
-    """A short digest of this package's Python files: it tells code apart without a checkout too."""
+    """A short digest of this package's Python files, which needs no checkout."""
     digest = hashlib.sha256()
     root = Path(torch_srelu.__file__).parent
     for name in sorted(path.relative_to(root).as_posix() for path in root.rglob("*.py")):

@@ -1,15 +1,15 @@
-"""What a run leaves behind epoch by epoch: metrics, and what was seen inside the network."""
+"""The history of a run: metrics, and statistics of the network's layers, for every epoch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-# Where the distribution of an activation's inputs is described: both ends, dense in the tails.
+# Of the quantiles that describe the inputs of an activation: both ends, dense in the tails.
 PROBABILITIES = (
     0.0, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55,
     0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.975, 0.99, 0.995, 0.999, 1.0,
@@ -32,8 +32,8 @@ class Metrics(NamedTuple):
     phase: str
 
 
-class Inputs(NamedTuple):
-    """The inputs of each activation over the epochs, measured on a fixed part of the training data.
+class InputStatistics(NamedTuple):
+    """Statistics of each activation's inputs by epoch, on a fixed part of the training data.
 
     Shapes: ``probabilities`` (Q,); per layer ``quantiles`` (epochs, Q) and ``magnitude`` (epochs,),
     the mean absolute value.
@@ -46,77 +46,54 @@ class Inputs(NamedTuple):
 
 @dataclass
 class History:
-    """Everything per epoch so far; travels in the checkpoint: no epoch is lost or written twice."""
+    """Everything per epoch so far; it is saved in the checkpoint. Each series is by layer."""
 
     metrics: list[Metrics] = field(default_factory=list)
-    parameters: dict[str, list[Tensor]] = field(default_factory=dict)  # layer: (4, C) an epoch
-    quantiles: dict[str, list[Tensor]] = field(default_factory=dict)  # layer: (Q,) an epoch
-    magnitude: dict[str, list[Tensor]] = field(default_factory=dict)  # layer: () an epoch
-    weights: dict[str, list[Tensor]] = field(default_factory=dict)  # layer: () an epoch
+    parameters: dict[str, list[Tensor]] = field(default_factory=dict)  # (4, C) an epoch
+    quantiles: dict[str, list[Tensor]] = field(default_factory=dict)  # (Q,) an epoch
+    magnitude: dict[str, list[Tensor]] = field(default_factory=dict)  # () an epoch
+    weights: dict[str, list[Tensor]] = field(default_factory=dict)  # () an epoch
 
-    def add(
-        self,
-        metrics: Metrics,
-        parameters: Mapping[str, Tensor],
-        quantiles: Mapping[str, Tensor],
-        magnitude: Mapping[str, Tensor],
-        weights: Mapping[str, Tensor],
-    ) -> None:
-        """Appends one epoch."""
+    def add(self, metrics: Metrics, *tensors: Mapping[str, Tensor]) -> None:
+        """Appends one epoch: its metrics, and a mapping from layers for each series in order."""
         self.metrics.append(metrics)
-        for series, new in (
-            (self.parameters, parameters),
-            (self.quantiles, quantiles),
-            (self.magnitude, magnitude),
-            (self.weights, weights),
-        ):
-            for layer, value in new.items():
-                series.setdefault(layer, []).append(value)
+        for name, by_layer in zip(_SERIES, tensors, strict=True):
+            for layer, value in by_layer.items():
+                getattr(self, name).setdefault(layer, []).append(value)
 
-    def parameter_tensors(self) -> dict[str, Tensor]:
-        """Per layer, (epochs, 4, C): t_r, a_r, t_l, a_l after each epoch."""
-        return _stack(self.parameters)
+    def series(self, name: str) -> dict[str, Tensor]:
+        """Per layer, the values of all epochs of the series ``name``: (epochs, ...)."""
+        return {layer: torch.stack(values) for layer, values in getattr(self, name).items()}
 
     def input_tensors(self) -> dict[str, Tensor]:
-        """Quantiles and magnitudes as named tensors; `inputs_from` reads them."""
+        """Quantiles and magnitudes as named tensors; `input_statistics` reads them."""
         tensors = {"probabilities": torch.tensor(PROBABILITIES, dtype=torch.float64)}
-        tensors |= {f"{layer}/quantiles": t for layer, t in _stack(self.quantiles).items()}
-        tensors |= {f"{layer}/magnitude": t for layer, t in _stack(self.magnitude).items()}
+        for kind in ("quantiles", "magnitude"):
+            tensors |= {f"{layer}/{kind}": t for layer, t in self.series(kind).items()}
         return tensors
-
-    def weight_tensors(self) -> dict[str, Tensor]:
-        """Per layer, (epochs,): the root mean square of its weights after each epoch."""
-        return _stack(self.weights)
 
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers and tensors, for a checkpoint."""
-        return {
-            "metrics": [tuple(m) for m in self.metrics],
-            "parameters": _stack(self.parameters),
-            "quantiles": _stack(self.quantiles),
-            "magnitude": _stack(self.magnitude),
-            "weights": _stack(self.weights),
-        }
+        series = {name: self.series(name) for name in _SERIES}
+        return {"metrics": [tuple(m) for m in self.metrics], **series}
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> History:
         """The history that `state_dict` described."""
         series = {
-            name: {layer: list(t.unbind(0)) for layer, t in state[name].items()}
-            for name in ("parameters", "quantiles", "magnitude", "weights")
+            name: {layer: list(t.unbind(0)) for layer, t in state[name].items()} for name in _SERIES
         }
-        return cls(metrics=[Metrics(*m) for m in state["metrics"]], **series)
+        return cls([Metrics(*m) for m in state["metrics"]], **series)
 
 
-def inputs_from(tensors: Mapping[str, Tensor]) -> Inputs:
-    """`Inputs` from the named tensors that `History.input_tensors` made."""
+_SERIES = tuple(spec.name for spec in fields(History))[1:]
+
+
+def input_statistics(tensors: Mapping[str, Tensor]) -> InputStatistics:
+    """`InputStatistics` from the named tensors that `History.input_tensors` made."""
     by_kind: dict[str, dict[str, Tensor]] = {"quantiles": {}, "magnitude": {}}
     for name, tensor in tensors.items():
         layer, _, kind = name.rpartition("/")
         if kind in by_kind:
             by_kind[kind][layer] = tensor
-    return Inputs(tensors["probabilities"], by_kind["quantiles"], by_kind["magnitude"])
-
-
-def _stack(series: Mapping[str, list[Tensor]]) -> dict[str, Tensor]:
-    return {layer: torch.stack(values) for layer, values in series.items()}
+    return InputStatistics(tensors["probabilities"], by_kind["quantiles"], by_kind["magnitude"])

@@ -1,4 +1,4 @@
-"""Records that one process holds while it trains them."""
+"""Records that one process locks while it trains them."""
 
 from __future__ import annotations
 
@@ -14,51 +14,55 @@ from ..util import files
 from . import run_record
 from .run_record import Record
 
-LOCK = ".lock"  # file in a folder of records, and in each record that was trained there
+LOCK = ".lock"  # file in a folder of records, and in each record that was trained in it
 
 
-class Busy(RuntimeError):
+class RecordLockedError(RuntimeError):
     """The run is being trained by another process."""
 
 
 @contextlib.contextmanager
-def held_record(root: Path, run: Run, here: dict[str, Any], crew: Team) -> Iterator[Record]:
-    """The unfinished record of the run, or a new one, for this team alone; or a finished one."""
-    if not crew.leads:
-        yield run_record.load(crew.tell(None))
+def locked_record(
+    root: Path, run: Run, environment: dict[str, Any], group: Team
+) -> Iterator[Record]:
+    """The unfinished record of the run, or a new one, locked for this group; or a finished one."""
+    if not group.leads:
+        yield run_record.load(group.tell(None))
         return
-    with contextlib.ExitStack() as alone:
-        record = _take(root, run, here, alone)
-        crew.tell(record.folder)
+    with contextlib.ExitStack() as locks:
+        record = _lock(root, run, environment, locks)
+        group.tell(record.folder)
         yield record
 
 
-def _take(root: Path, run: Run, here: dict[str, Any], alone: contextlib.ExitStack) -> Record:
-    """What `held_record` gives, held until ``alone`` ends.
+def _lock(root: Path, run: Run, environment: dict[str, Any], locks: contextlib.ExitStack) -> Record:
+    """The record of `locked_record`, locked until ``locks`` is closed.
 
-    Getting ready takes a while, in which other processes may have begun the run, or ended it.
+    Another process may have begun or finished the run since this one looked for records.
     """
     if not files.is_folder(root):
         root.mkdir(parents=True, exist_ok=True)
-    with files.locked(root / LOCK):  # in here no other process makes a record of this run
-        begun = run_record.unfinished(root, run)
-        done = run_record.finished(root, run)  # asked last: what was begun may end at any time
-        if done is not None:
-            return done
-        folder = (begun or run_record.create(root, run, here)).folder
+    with files.locked(root / LOCK):  # in here no other process creates a record of this run
+        found = run_record.unfinished(root, run)
+        finished = run_record.finished(root, run)  # last: an unfinished one may end at any time
+        if finished is not None:
+            return finished
+        folder = (found or run_record.create(root, run, environment)).folder
         try:
-            alone.enter_context(files.locked(folder / LOCK, wait=False))
+            locks.enter_context(files.locked(folder / LOCK, wait=False))
         except BlockingIOError as error:
-            raise Busy(f"another process is training this run in {folder}: wait for it") from error
-    record = run_record.load(folder)  # as it is, now that nobody else writes it
+            raise RecordLockedError(
+                f"another process is training this run in {folder}: wait for it"
+            ) from error
+    record = run_record.load(folder)  # again, now that no other process writes it
     if record.result is not None:
         return record
-    files.sweep(folder)
-    began = dict(record.environment)
-    before = began.pop("before", [])
-    if began | {"started": None} != here | {"started": None}:
-        # It goes on elsewhere, or with other code, not only later: the record names all places.
-        record = replace(record, environment={**here, "before": [*before, began]})
-        # Now, and not with the result: it may be stopped here too, and end at a third place.
+    files.remove_drafts(folder)
+    previous = dict(record.environment)
+    before = previous.pop("before", [])
+    if previous | {"started": None} != environment | {"started": None}:
+        # Resumed on other hardware or with other code. Written now and not with the result, because
+        # the run may be stopped here too and end in a third environment.
+        record = replace(record, environment={**environment, "before": [*before, previous]})
         run_record.write_run(folder, run, record.environment, result=None)
     return record

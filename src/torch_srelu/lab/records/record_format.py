@@ -1,4 +1,4 @@
-"""What the files of a record say; what cannot have been written by a training is refused."""
+"""Parsing the files of a record, with errors for content that no training writes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,18 @@ from torch import Tensor
 
 from ..config.run import Run
 from .history import Metrics
+from .layer_order import default_order
 from .run_status import DEAD, DIVERGED, FINISHED
 
 FORMAT = 1
-_ENDS = (FINISHED, DEAD, DIVERGED)
+_ENDED = (FINISHED, DEAD, DIVERGED)
 _NEEDED = ("status", "test_error", "epochs", "seconds")  # of every result
-# Numbers by the end of their names: the largest, what they are, and whether they may be missing.
+_PARSERS = {  # of columns of a metrics.csv that are not floats
+    "epoch": int,
+    "val_error": lambda text: float(text) if text else None,
+    "phase": str,
+}
+# Numbers by the end of their names: the largest, their range in words, whether they may be None.
 _RANGES = {
     "error": (1.0, "a share in [0, 1]", True),
     "loss": (math.inf, "a number from 0 on", True),
@@ -35,14 +41,16 @@ class RecordError(ValueError):
 
 
 def damaged(path: Path, why: object) -> RecordError:
-    """What is said of a file that is not as it was written."""
+    """The error for a file that is not as it was written."""
     return RecordError(
         f"{path} is damaged ({why}): restore it, or move the record away to train the run again"
     )
 
 
-def parse_run(raw: bytes, path: Path) -> tuple[Run, dict[str, Any], dict[str, Any] | None]:
-    """The run, the environment and the result, None if it has none yet, of a run.json."""
+def parse_run(
+    raw: bytes, path: Path
+) -> tuple[Run, dict[str, Any], dict[str, Any] | None, tuple[str, ...]]:
+    """The run, the environment, the result and the layers of a run.json, as in `Record`."""
     try:
         plain = json.loads(raw)
     except ValueError as error:
@@ -66,18 +74,21 @@ def parse_run(raw: bytes, path: Path) -> tuple[Run, dict[str, Any], dict[str, An
     result = plain["result"]
     if result is not None and (why := _impossible(result, run)):
         raise damaged(path, why)
-    return run, plain["environment"], result
+    layers = plain.get("layers", [])  # which older versions did not write
+    if not isinstance(layers, list) or not all(isinstance(name, str) for name in layers):
+        raise damaged(path, f"its layers are {layers!r}")
+    return run, plain["environment"], result, tuple(layers) or default_order(run.net)
 
 
 def _impossible(result: Mapping[str, Any], run: Run) -> str | None:
-    """Why no training of ``run`` can have had this result; None if it can."""
+    """Why no training of ``run`` can have this result; None if it can."""
     if not isinstance(result, dict):
         return f"its result is {result!r}"
     for name in _NEEDED:
         if name not in result:
             return f"its result has no {name}"
-    if result["status"] not in _ENDS:
-        return f"status is {result['status']!r}, none of {', '.join(_ENDS)}"
+    if result["status"] not in _ENDED:
+        return f"status is {result['status']!r}, none of {', '.join(_ENDED)}"
     epochs = result["epochs"]
     if type(epochs) is not int or not 1 <= epochs <= run.epochs:
         return f"epochs is {epochs!r}, of a run of {run.epochs}"
@@ -87,7 +98,7 @@ def _impossible(result: Mapping[str, Any], run: Run) -> str | None:
 
 
 def _out_of_range(numbers: Mapping[str, Any]) -> str | None:
-    """Which number cannot be what its name says, in words; None if all can."""
+    """Which number is not in the range that its name says; None if all are."""
     for name, value in numbers.items():
         highest, words, optional = _RANGES.get(name.rpartition("_")[2], (None, "", False))
         if highest is None or (optional and value is None):
@@ -101,16 +112,7 @@ def parse_metrics(raw: bytes, path: Path) -> list[Metrics]:
     """The epochs of a metrics.csv."""
     try:
         found = [
-            Metrics(
-                epoch=int(row["epoch"]),
-                lr=float(row["lr"]),
-                train_loss=float(row["train_loss"]),
-                train_error=float(row["train_error"]),
-                grad_norm=float(row["grad_norm"]),
-                seconds=float(row["seconds"]),
-                val_error=float(row["val_error"]) if row["val_error"] else None,
-                phase=row["phase"],
-            )
+            Metrics(*(_PARSERS.get(name, float)(row[name]) for name in Metrics._fields))
             for row in csv.DictReader(io.StringIO(raw.decode(), newline=""))
         ]
     except (KeyError, TypeError, ValueError) as error:

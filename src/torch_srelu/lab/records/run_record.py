@@ -1,20 +1,20 @@
-"""Records: one folder a run, from which every table and figure is made.
+"""Reading and writing the record of a run, a folder from which tables and figures are made.
 
     <records>/<YYYYmmdd-HHMMSS>-<dataset>-<activation>-s<seed>-<key>/
-        run.json                the run, the environment, the result (null until it has one)
+        run.json                the run, the environment, the result (null until it has one), the
+                                order of the layers
         metrics.csv             one line an epoch
         parameters.safetensors  per SReLU layer (epochs, 4, C): t_r, a_r, t_l, a_l
         weights.safetensors     per layer the root mean square of its weights
         inputs.safetensors      per layer quantiles and mean magnitude of the activation's inputs
         predictions.gz          the predicted class of every test image, one byte each
         labels.gz               the true class, likewise
-        checkpoint.pt           where an unfinished run goes on
-        .lock                   held by the process that trains it
+        checkpoint.pt           from which an unfinished run is resumed
+        .lock                   locked by the process that trains it
 
-Names sort by time and nothing is overwritten: a run that was finished is never trained again, one
-that was not goes on in its own folder. A finished record may also be an archive, ``<name>.zip``,
-which holds the same files without the checkpoint and with the last epoch's tensors alone (see
-`archives`); what reads folders reads archives.
+Names sort by time and nothing is overwritten: a finished run is never trained again, an unfinished
+one is resumed in its own folder. A finished record may also be an archive, ``<name>.zip``, with the
+same files but the checkpoint, and the last epoch's tensors alone (see `archives`).
 """
 
 from __future__ import annotations
@@ -39,15 +39,17 @@ from torch import Tensor
 
 from ..config.run import Run
 from ..util import files
-from .history import History, Inputs, Metrics, inputs_from
+from .history import History, InputStatistics, Metrics, input_statistics
+from .layer_order import sort_layers
 from .record_format import FORMAT, RecordError, damaged, parse_classes, parse_metrics, parse_run
+from .run_status import UNFINISHED
 
 ARCHIVE = ".zip"
 _NAME = re.compile(r"\d{8}-\d{6}-.+-s\d+-[0-9a-f]{10}")  # of a record, see `create`
 # What zipfile raises for a file of which a bit has flipped.
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError)
 
-Results = Mapping[str, Mapping[str, Any]]  # what the runs that have ended came to, by key
+Results = Mapping[str, Mapping[str, Any]]  # of the runs that have ended, by key
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,11 @@ class Record:
     Attributes:
         folder: The folder or archive.
         run: What was trained.
-        environment: Versions, hardware and state of the source code where it was trained last, and
-            "before", if it went on from other ones, those.
+        environment: Versions, hardware and state of the source code where it was trained last;
+            earlier ones, if it was resumed in another, are under "before".
         result: None until the run has ended, then "status" ("finished", "dead" or "diverged"),
             "test_error", "test_loss", "train_loss", "epochs", "seconds" and more.
+        layers: The layers that have activations, from the input of the network to its output.
         metrics: One `Metrics` an epoch.
     """
 
@@ -68,11 +71,17 @@ class Record:
     run: Run
     environment: Mapping[str, Any]
     result: Mapping[str, Any] | None
+    layers: tuple[str, ...]
     metrics: list[Metrics]
 
     @property
+    def status(self) -> str:
+        """How the run ended, or "unfinished"; see `run_status`."""
+        return self.result["status"] if self.result else UNFINISHED
+
+    @property
     def environments(self) -> list[Mapping[str, Any]]:
-        """All places where it was trained, the last one first: a run may go on elsewhere."""
+        """All environments in which it was trained, the last one first."""
         return [self.environment, *self.environment.get("before", ())]
 
     def parameters(self) -> dict[str, Tensor]:
@@ -82,16 +91,16 @@ class Record:
         """
         return self.tensors("parameters.safetensors")
 
-    def inputs(self) -> Inputs | None:
-        """How the inputs of each activation were distributed, epoch by epoch; None if not kept.
+    def inputs(self) -> InputStatistics | None:
+        """Statistics of the inputs of each activation, by epoch; None if not recorded.
 
         An archive has the last epoch alone.
         """
         tensors = self.tensors("inputs.safetensors")
-        return inputs_from(tensors) if tensors else None
+        return input_statistics(tensors) if tensors else None
 
     def weights(self) -> dict[str, Tensor]:
-        """Per layer, (epochs,): the root mean square of its weights; empty if not kept.
+        """Per layer, (epochs,): the root mean square of its weights; empty if not recorded.
 
         An archive has the last epoch alone.
         """
@@ -113,13 +122,13 @@ class Record:
 
     def labels(self) -> Tensor:
         """The true class of every test image, uint8."""
-        raw, place = self.read("labels.gz"), self.folder / "labels.gz"
+        raw, path = self.read("labels.gz"), self.folder / "labels.gz"
         if raw is None:
-            place = labels_file(self.folder.parent, self.run.dataset)
-            raw = _read(place.parent, place.name)
+            path = labels_file(self.folder.parent, self.run.dataset)
+            raw = _read(path.parent, path.name)
         if raw is None:
-            raise RecordError(f"{self.folder} has no labels.gz, and {place} does not exist")
-        return parse_classes(raw, place)
+            raise RecordError(f"{self.folder} has no labels.gz, and {path} does not exist")
+        return parse_classes(raw, path)
 
     def wrong(self) -> Tensor:
         """Whether each test image was misclassified, bool."""
@@ -128,6 +137,10 @@ class Record:
             why = f"{len(predictions)} classes, of {len(labels)} images"
             raise damaged(self.folder / "predictions.gz", why)
         return predictions != labels
+
+    def in_order(self, names: Iterable[str]) -> list[str]:
+        """Names of layers from the input of the network to its output; unknown ones last."""
+        return sort_layers(names, self.layers)
 
     def read(self, name: str) -> bytes | None:
         """The bytes of the file ``name``; None if the record has none."""
@@ -145,12 +158,12 @@ class Record:
 
 
 def labels_file(root: Path, dataset: str) -> Path:
-    """Where the archives in ``root`` have the true classes of the test images, once for all."""
+    """The file with the true classes of the test images, for all archives in ``root``."""
     return root / f"labels-{dataset}.gz"
 
 
 def seconds_of(result: Mapping[str, Any]) -> float:
-    """What training took, its adaptive initialisation included; not what led up to it."""
+    """Seconds of training, its adaptive initialisation included, startup excluded."""
     return result["seconds"] + result.get("adapt_seconds", 0.0)
 
 
@@ -160,12 +173,12 @@ def load(folder: Path | str) -> Record:
     path, raw = folder / "run.json", _read(folder, "run.json")
     if raw is None:
         raise RecordError(f"{folder} is not the record of a run: it has no run.json")
-    run, environment, result = parse_run(raw, path)
+    run, environment, result, layers = parse_run(raw, path)
     path, raw = folder / "metrics.csv", _read(folder, "metrics.csv")
     metrics = parse_metrics(raw or b"", path)
     if result is not None and not metrics:  # a run ends after an epoch
         raise damaged(path, "it is missing" if raw is None else "it has no epochs")
-    return Record(folder, run, environment, result, metrics)
+    return Record(folder, run, environment, result, layers, metrics)
 
 
 def find(root: Path | str) -> list[Record]:
@@ -201,14 +214,18 @@ def create(root: Path | str, run: Run, environment: Mapping[str, Any]) -> Record
     folder.mkdir(parents=True, exist_ok=False)
     try:
         write_run(folder, run, environment, result=None)
-    except OSError:  # a full disk: a folder without a run would be nobody's
+    except OSError:  # a full disk
         folder.rmdir()
         raise
     return load(folder)
 
 
 def write_run(
-    folder: Path, run: Run, environment: Mapping[str, Any], result: Mapping[str, Any] | None
+    folder: Path,
+    run: Run,
+    environment: Mapping[str, Any],
+    result: Mapping[str, Any] | None,
+    layers: Iterable[str] = (),
 ) -> None:
     """Writes run.json; a result in it is what makes a run finished."""
     plain = {
@@ -216,23 +233,27 @@ def write_run(
         "run": run.to_dict(),
         "environment": dict(environment),
         "result": None if result is None else dict(result),
+        "layers": list(layers),
     }
     text = json.dumps(plain, indent=2, allow_nan=False) + "\n"
     files.write(folder / "run.json", text.encode())
 
 
 def write_history(folder: Path, history: History) -> None:
-    """Writes what is known per epoch, replacing what was known before."""
+    """Writes the history of all epochs so far, replacing earlier ones."""
     table = io.StringIO(newline="")
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(Metrics._fields)
     for row in history.metrics:
         writer.writerow(["" if value is None else value for value in row])
     files.write(folder / "metrics.csv", table.getvalue().encode())
-    if history.parameters:
-        _write_tensors(folder / "parameters.safetensors", history.parameter_tensors())
-    _write_tensors(folder / "inputs.safetensors", history.input_tensors())
-    _write_tensors(folder / "weights.safetensors", history.weight_tensors())
+    for name, tensors in (
+        ("parameters", history.series("parameters")),
+        ("inputs", history.input_tensors()),
+        ("weights", history.series("weights")),
+    ):
+        if tensors:
+            files.write(folder / f"{name}.safetensors", safetensors.torch.save(tensors))
 
 
 def write_predictions(folder: Path, predictions: Tensor, labels: Tensor) -> None:
@@ -245,15 +266,13 @@ def write_predictions(folder: Path, predictions: Tensor, labels: Tensor) -> None
 def _load_all(root: Path, pattern: str) -> list[Record]:
     folders = [path.parent for path in root.glob(f"{pattern}/run.json")]
     archives = [path for path in root.glob(f"{pattern}{ARCHIVE}") if _is_record(path)]
-    return [load(place) for place in sorted([*folders, *archives], key=lambda place: place.name)]
+    return [load(path) for path in sorted([*folders, *archives], key=lambda path: path.name)]
 
 
 def _is_record(archive: Path) -> bool:
-    """Whether an archive is ours, or damaged, which whoever reads it will say."""
-    if not archive.is_file():
-        return False
-    if _NAME.fullmatch(archive.stem):
-        return True
+    """Whether an archive is a record, or damaged, so that `load` raises the error."""
+    if not archive.is_file() or _NAME.fullmatch(archive.stem):
+        return archive.is_file()
     try:
         with zipfile.ZipFile(archive) as opened:
             return "run.json" in opened.namelist()
@@ -261,22 +280,17 @@ def _is_record(archive: Path) -> bool:
         return True
 
 
-def _read(place: Path, name: str) -> bytes | None:
+def _read(record: Path, name: str) -> bytes | None:
     """The file ``name`` of a folder or an archive; None if it has none."""
-    if place.suffix != ARCHIVE:
-        path = place / name
+    if record.suffix != ARCHIVE:
+        path = record / name
         return path.read_bytes() if path.is_file() else None
     try:
-        with zipfile.ZipFile(place) as archive:
+        with zipfile.ZipFile(record) as archive:
             return archive.read(name) if name in archive.namelist() else None
     except _UNREADABLE as error:
-        raise damaged(place, error) from error
+        raise damaged(record, error) from error
     except OSError as error:
-        if error.filename is not None:  # the file system's, who says which file it is
+        if error.filename is not None:  # from the file system, naming the file
             raise
-        raise damaged(place, error) from error
-
-
-def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    files.write(path, safetensors.torch.save(contiguous))
+        raise damaged(record, error) from error

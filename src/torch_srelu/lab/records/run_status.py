@@ -1,4 +1,4 @@
-"""How a run can end, and the one rule that decides it."""
+"""The status of a run, and the rule that decides when and how it ends."""
 
 from __future__ import annotations
 
@@ -6,56 +6,50 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..util.patience import DEAD_AFTER, PATIENCE
+
 if TYPE_CHECKING:
     from .history import Metrics
 
 FINISHED, DEAD, DIVERGED, UNFINISHED = "finished", "dead", "diverged", "unfinished"
 
-DEAD_AFTER = 2  # epochs, after which a start is judged
-# Likewise for the other systems on CIFAR and MNIST. Maxout, with its small published weights behind
-# much dropout, was still guessing after 900 small batches, though its outputs had begun to differ.
-# So many epochs of guessing also end a run that was better once: of the recorded runs that fell
-# back, one recovered after six, and one guessed for the 99 epochs that it had left.
-PATIENCE = 20
-CHANCE_MARGIN = 1e-3  # nats below guessing; a dead network stays closer, a slow one does not
+CHANCE_MARGIN = 1e-3  # in nats; a dead network stays closer to guessing, a slow one does not
 
 
-def chance(classes: int) -> float:
+def chance_loss(classes: int) -> float:
     """The loss above which a network is no better than guessing among ``classes``.
 
     Example:
-        >>> round(chance(10), 3)
+        >>> round(chance_loss(10), 3)
         2.302
     """
     return math.log(classes) - CHANCE_MARGIN
 
 
-def judge(
-    metrics: Sequence[Metrics], epochs: int, chance: float, dead_after: int = DEAD_AFTER
+def status_after(
+    metrics: Sequence[Metrics], epochs: int, chance_loss: float, dead_after: int = DEAD_AFTER
 ) -> str | None:
-    """The fate of a run with these epochs behind it; None if it goes on.
+    """The status of a run after these epochs; None if it goes on.
 
-    "dead": in its first ``dead_after`` epochs the loss never was below guessing. "diverged": the
-    loss is not finite, or it was better than guessing once and is not at the end, or not for
-    `PATIENCE` epochs on end. A run that ends before its start can be judged is finished.
+    "dead": in its first ``dead_after`` epochs the loss was never better than guessing. "diverged":
+    the loss is not finite, or it was better than guessing once and is not at the end, or not for
+    `PATIENCE` epochs in a row. A run shorter than ``dead_after`` is finished.
 
     Args:
         metrics: The epochs so far.
         epochs: How many there will be.
-        chance: A loss above this is no better than guessing.
-        dead_after: After how many epochs a start is judged.
+        chance_loss: A loss above this is no better than guessing.
+        dead_after: After how many epochs of guessing from the start a run is dead.
     """
     if not metrics:
         return None
     loss = metrics[-1].train_loss
     if not math.isfinite(loss):
         return DIVERGED
-    guessed = [m.train_loss > chance for m in metrics]
-    learnt = not all(guessed)
-    if len(metrics) >= dead_after and not learnt:
-        return DEAD
-    if learnt and all(guessed[-PATIENCE:]):
+    guessed = [m.train_loss > chance_loss for m in metrics]
+    ended = len(metrics) >= epochs
+    if all(guessed):
+        return DEAD if len(metrics) >= dead_after else FINISHED if ended else None
+    if all(guessed[-PATIENCE:]) or (ended and guessed[-1]):
         return DIVERGED
-    if len(metrics) < epochs:
-        return None
-    return DIVERGED if learnt and guessed[-1] else FINISHED
+    return FINISHED if ended else None

@@ -1,4 +1,4 @@
-"""The explorer's data: the functions that SReLU units learned, over the inputs they saw."""
+"""Data of the report's explorer: the functions that SReLU units learned, and their inputs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis.learned_parameters import in_order
-from ..records.history import Inputs
+from ..records.history import InputStatistics
 from ..records.run_record import Record
-from . import curves
+from . import srelu_curves
 
 BUDGET_BYTES = 4_000_000  # of packed curves in a page; long runs show fewer of their epochs
 VIEW = (0.005, 0.995)  # the share of the inputs that the drawn range covers
@@ -26,40 +25,32 @@ def explorer(runs: Iterable[tuple[str, Record]]) -> dict[str, Any] | None:
     Returns:
         None if no run has SReLU units.
     """
-    kept = [
-        (name, r, received)
-        for name, r in runs
-        if r.parameters() and (received := r.inputs()) is not None
-    ]
-    if not kept:
+    shown = [(name, r, inputs) for name, r in runs if r.parameters() and (inputs := r.inputs())]
+    if not shown:
         return None
-    per_epoch = sum(4 * _width(layer) for _, r, _ in kept for layer in r.parameters().values())
-    most = max(2, BUDGET_BYTES // per_epoch)
+    # Of every epoch: 8 numbers of 4 bytes for each channel and for the mean of each layer.
+    channels = [layer.shape[-1] for _, r, _ in shown for layer in r.parameters().values()]
+    most = max(2, BUDGET_BYTES // sum(32 * (count + 1) for count in channels))
     return {
-        "probabilities": kept[0][2].probabilities.tolist(),
-        "runs": [_packed_run(name, record, received, most) for name, record, received in kept],
+        "probabilities": shown[0][2].probabilities.tolist(),
+        "runs": [_packed_run(name, record, inputs, most) for name, record, inputs in shown],
     }
 
 
-def _width(parameters: Any) -> int:
-    """Numbers an epoch of a layer takes: 8 for each channel and for the layer's mean."""
-    return 8 * (parameters.shape[-1] + 1)
-
-
-def _packed_run(name: str, record: Record, received: Inputs, most: int) -> dict[str, Any]:
+def _packed_run(name: str, record: Record, inputs: InputStatistics, most: int) -> dict[str, Any]:
     parameters = record.parameters()
-    kept = len(next(iter(parameters.values())))  # of an archive, the last epoch alone
-    epochs = [m.epoch for m in record.metrics][-kept:]
+    recorded = len(next(iter(parameters.values())))  # in an archive, the last epoch alone
+    epochs = [m.epoch for m in record.metrics][-recorded:]
     shown = _spread(len(epochs), most)
     layers = []
-    for layer in in_order(record.run, parameters):
+    for layer in record.in_order(parameters.keys() & inputs.quantiles):  # heads only train
         values = parameters[layer][shown].double().numpy()  # (E, 4, C)
-        quantiles = received.quantiles[layer][shown].double().numpy()  # (E, Q)
+        quantiles = inputs.quantiles[layer][shown].double().numpy()  # (E, Q)
         layers.append(
             {
                 "name": layer,
                 "channels": values.shape[-1],
-                **_packed_curves(values, quantiles, received.probabilities.numpy()),
+                **_packed_curves(values, quantiles, inputs.probabilities.numpy()),
                 "quantiles": [[float(f"{q:.4g}") for q in row] for row in quantiles.tolist()],
             }
         )
@@ -79,7 +70,7 @@ def _packed_curves(
     low, high = low - margin, high + margin
     values = np.concatenate([values, values.mean(-1, keepdims=True)], axis=-1)  # (E, 4, C + 1)
     epochs, _, count = values.shape
-    x, y = curves.knots(values.transpose(1, 0, 2).reshape(4, -1), low, high)  # (4, E (C + 1))
+    x, y = srelu_curves.knots(values.transpose(1, 0, 2).reshape(4, -1), low, high)  # (4, E (C + 1))
     seen = y[(x >= low) & (x <= high)]
     bottom, top = np.percentile(seen, [0.5, 99.5])
     margin = 0.05 * (top - bottom) or 1.0

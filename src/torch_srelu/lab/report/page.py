@@ -1,8 +1,8 @@
-"""Puts the report together: text, tables, figures, plotly.js and the page's own script, one file.
+"""Rendering of the report as one HTML file with tables, figures, plotly.js and its own script.
 
-Whatever comes from a record - names of folders, layers, rivals - is text: escaped in HTML, in
-figures and in the embedded JSON. The page's policy lets the browser run its three own scripts and
-load nothing, so that even a slip here could not execute anything.
+Whatever comes from a record - names of folders, layers, rivals - is escaped in HTML, in figures and
+in the embedded JSON. Should that ever fail, the page's content security policy still lets the
+browser run the page's three scripts alone, and load nothing.
 """
 
 from __future__ import annotations
@@ -43,23 +43,14 @@ def render(comparisons: Sequence[Comparison]) -> str:
         "figures": {name: json.loads(str(figure.to_json())) for name, figure in drawn.items()},
         "learned": explorer,
     }
-    return _fill(
-        title=sections.title(comparisons),
-        subtitle=sections.subtitle(comparisons),
-        sections="\n".join(parts),
-        content=content,
-    )
-
-
-def _fill(*, title: str, subtitle: str, sections: str, content: Any) -> str:
     scripts = {"plotly": get_plotlyjs(), "js": _asset("page.js")}
     return Template(_asset("page.html")).substitute(
         scripts,
-        title=html.escape(title),
-        subtitle=html.escape(subtitle),
+        title=html.escape(sections.title(comparisons)),
+        subtitle=html.escape(sections.subtitle(comparisons)),
         version=__version__,
         css=_asset("page.css"),
-        sections=sections,
+        sections="\n".join(parts),
         content=_embedded(content),
         script_hashes=" ".join(map(_hash, scripts.values())),
     )
@@ -70,7 +61,7 @@ def _asset(name: str) -> str:
 
 
 def _embedded(content: Any) -> str:
-    """JSON that may stand inside a script element: no "<" in it, so that nothing can end it."""
+    """JSON for a script element: without "<", so that nothing in it can end the element."""
     return json.dumps(content, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 

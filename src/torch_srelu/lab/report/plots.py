@@ -1,4 +1,4 @@
-"""The report's figures of whole comparisons, in plotly. Colours of paper and ink are the page's."""
+"""The report's figures of comparisons, in plotly. The page sets the colors of paper and text."""
 
 from __future__ import annotations
 
@@ -9,52 +9,49 @@ from typing import Any
 import plotly.graph_objects as go
 
 from ..analysis.comparison import Comparison, Rival
-from ..analysis.learned_parameters import in_order
 from ..analysis.sample_statistics import summarise
-from ..util.colors import colours
+from ..util.colors import activation_colors
 
 
-def colours_of(comparison: Comparison) -> dict[str, str]:
-    """A colour for each rival by name."""
+def rival_colors(comparison: Comparison) -> dict[str, str]:
+    """A color for each rival by name."""
     rivals = {rival.name: rival.records[0].run.activation for rival in comparison.rivals}
-    return dict(zip(rivals, colours(rivals.values()), strict=True))
+    return dict(zip(rivals, activation_colors(rivals.values()), strict=True))
 
 
 def errors(comparison: Comparison) -> go.Figure | None:
     """Every run's test error as a dot, each rival's mean and 95 % interval; None without any."""
     figure = go.Figure()
-    palette = colours_of(comparison)
+    palette = rival_colors(comparison)
     for rival in reversed(comparison.rivals):
         if rival.summary is None:
             continue
-        name, colour, summary = html.escape(rival.name), palette[rival.name], rival.summary
+        name, color, summary = html.escape(rival.name), palette[rival.name], rival.summary
         figure.add_scatter(
             x=list(rival.errors.values()),
             y=[name] * len(rival.errors),
             customdata=list(rival.errors),
             mode="markers",
-            marker={"color": colour, "size": 10, "opacity": 0.55},
+            marker={"color": color, "size": 10, "opacity": 0.55},
             hovertemplate="seed %{customdata}: %{x:.2f} %<extra></extra>",
         )
         low, high = summary.interval or (summary.mean, summary.mean)
         bar = {"type": "data", "array": [high - summary.mean], "arrayminus": [summary.mean - low]}
+        bar |= {"color": color, "thickness": 1.5, "width": 0}
         figure.add_scatter(
             x=[summary.mean],
             y=[name],
-            error_x=bar | {"color": colour, "thickness": 1.5, "width": 0}
-            if summary.interval
-            else None,
+            error_x=bar if summary.interval else None,
             mode="markers",
-            marker={"color": colour, "size": 16, "symbol": "line-ns", "line": {"width": 3}},
-            marker_line_color=colour,
+            marker={"color": color, "size": 16, "symbol": "line-ns"},
+            marker_line={"color": color, "width": 3},
             hovertemplate=f"mean of {summary.n}: %{{x:.2f}} %<extra></extra>",
         )
     if not figure.data:
         return None
     _titled(figure, x="test error, %", showlegend=False)
-    return figure.update_xaxes(
-        rangemode="nonnegative"
-    )  # with room for the dots, it would begin below 0
+    # Else it would begin below 0, to have room for the dots.
+    return figure.update_xaxes(rangemode="nonnegative")
 
 
 def convergence(
@@ -66,20 +63,20 @@ def convergence(
     has the column.
     """
     figure = go.Figure()
-    palette = colours_of(comparison)
+    palette = rival_colors(comparison)
     lowest, highest = math.inf, 0.0
     for rival in comparison.rivals:
         epochs, low, mean, high = _band(rival, column, unit)
         if not epochs:
             continue
         lowest, highest = min(lowest, *low), max(highest, *high)
-        name, colour = html.escape(rival.name), palette[rival.name]
+        name, color = html.escape(rival.name), palette[rival.name]
         figure.add_scatter(
             x=[*epochs, *epochs[::-1]],
             y=[*high, *low[::-1]],
             mode="lines",
             fill="toself",
-            fillcolor=_faint(colour),
+            fillcolor=_faint(color),
             line={"width": 0},
             hoverinfo="skip",
             legendgroup=name,
@@ -89,7 +86,7 @@ def convergence(
             x=epochs,
             y=mean,
             mode="lines",
-            line={"color": colour, "width": 2.2},
+            line={"color": color, "width": 2.2},
             name=name,
             legendgroup=name,
             hovertemplate=f"{name} %{{y:.4g}}<extra></extra>",
@@ -106,12 +103,12 @@ def convergence(
 def magnitude(comparison: Comparison) -> go.Figure | None:
     """The paper's Figure 3: mean magnitude of each activation's inputs, by layer, last epoch."""
     figure = go.Figure()
-    palette = colours_of(comparison)
+    palette = rival_colors(comparison)
     for rival in comparison.rivals:
-        runs = [received.magnitude for r in rival.finished if (received := r.inputs())]
+        runs = [inputs.magnitude for r in rival.finished if (inputs := r.inputs())]
         if not runs:
             continue
-        layers = in_order(rival.records[0].run, runs[0])
+        layers = rival.records[0].in_order(runs[0])
         means = [summarise([float(run[layer][-1]) for run in runs]).mean for layer in layers]
         figure.add_scatter(
             x=[html.escape(layer) for layer in layers],
@@ -133,8 +130,8 @@ def _band(
 ) -> tuple[list[int], list[float], list[float], list[float]]:
     """Epochs, and the lowest, mean and highest value over the seeds in each.
 
-    Runs that died or diverged are left out: they are counted beside the table. An epoch counts if
-    every run has it, so that the mean never changes its company.
+    Runs that are dead or diverged are left out. An epoch is shown if every run has it, so that the
+    mean is always over the same runs.
     """
     runs = [
         {m.epoch: unit * value for m in r.metrics if (value := getattr(m, column)) is not None}
@@ -153,12 +150,12 @@ def _log_ticks(low: float, high: float) -> list[float]:
     return [float(f"{step}e{decade}") for decade in decades for step in steps]
 
 
-def _faint(colour: str) -> str:
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+def _faint(color: str) -> str:
+    red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},0.16)"
 
 
 def _titled(figure: go.Figure, *, x: str = "", y: str = "", **layout: Any) -> go.Figure:
-    """Sets axis titles, and leaves out what the page decides: colours of paper, ink and grid."""
+    """Sets axis titles, and leaves the colors of paper, text and grid to the page."""
     figure.update_layout(template="none", **layout)
     return figure.update_xaxes(title_text=x or None).update_yaxes(title_text=y or None)

@@ -1,4 +1,4 @@
-"""The sections of the report as HTML. Every text from outside goes through `_text`."""
+"""The sections of the report as HTML. `_text` escapes every text from outside."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import plotly.graph_objects as go
 
 from ..._text import counted
 from ...module import NAMES
-from ..analysis import tables
+from ..analysis import comparison_tables
 from ..analysis.comparison import Comparison
-from ..analysis.learned_parameters import Layer, layers
+from ..analysis.learned_parameters import LearnedLayer, learned_layers
 from ..paper.published import LEARNED_NAMES
 from ..records.run_record import Record, seconds_of
 from ..records.run_status import FINISHED
@@ -55,18 +55,16 @@ def comparison(c: Comparison, place: int, drawn: dict[str, go.Figure], *, alone:
 
     Args:
         c: The comparison.
-        place: Its place in the page, which makes names of figures unique.
-        drawn: Takes the figures by the name under which the page finds them.
-        alone: Whether it is the only one: then its title is the page's.
+        place: Its index in the page, which makes names of figures unique.
+        drawn: Where to put the figures, by the name under which the page's script finds them.
+        alone: Whether it is the only one: then the page has its title.
     """
     parts = [] if alone else [f'<h2 class="comparison">{_text(c.title)}</h2>']
     level = "h2" if alone else "h3"
 
-    def section(name: str, words: str, *content: str) -> None:
-        parts.append(f"<{level}>{name}</{level}>")
-        if words:
-            parts.append(f'<p class="lead">{words}</p>')
-        parts.extend(content)
+    def section(name: str, lead: str, *content: str) -> None:
+        paragraph = [f'<p class="lead">{lead}</p>'] if lead else []
+        parts.extend([f"<{level}>{name}</{level}>", *paragraph, *content])
 
     def plot(kind: str, figure: go.Figure) -> str:
         name = f"{kind}-{place}"
@@ -75,30 +73,30 @@ def comparison(c: Comparison, place: int, drawn: dict[str, go.Figure], *, alone:
         return f"""<figure class="card" {size}>
 <div class="plot {kind}" data-figure="{name}"></div></figure>"""
 
-    section("Result", _text(tables.verdict(c)))
     errors = plots.errors(c)
-    parts += [plot("errors", errors) if errors else "", _errors(c), _differences(c)]
+    drawn_errors = plot("errors", errors) if errors else ""
+    lead = _text(comparison_tables.conclusion(c))
+    section("Result", lead, drawn_errors, _errors(c), _differences(c))
     curves = [
         plot(column, figure)
         for column, label, unit in CURVES
         if (figure := plots.convergence(c, column, label, unit))
     ]
     if curves:
-        words = "Mean over seeds; the band reaches from the lowest to the highest seed."
-        section("Convergence", words, f'<div class="pair">{"".join(curves)}</div>')
-    magnitude = plots.magnitude(c)
-    if magnitude:
-        words = "Mean absolute value of what each activation receives, after the last epoch."
-        section("Magnitude of inputs by layer", words, plot("magnitude", magnitude))
+        lead = "Mean over seeds; the band reaches from the lowest to the highest seed."
+        section("Convergence", lead, f'<div class="pair">{"".join(curves)}</div>')
+    if magnitude := plots.magnitude(c):
+        lead = "Mean absolute value of what each activation receives, after the last epoch."
+        section("Magnitude of inputs by layer", lead, plot("magnitude", magnitude))
     for rival in c.rivals:
-        table = list(layers(rival).values())
-        if table:
-            section(f"Learned parameters of {_text(rival.name)}", "", _layer_table(table))
+        if layers := learned_layers(rival):
+            table = _layer_table([*layers.values()])
+            section(f"Learned parameters of {_text(rival.name)}", "", table)
     return "\n".join(parts)
 
 
 def explorer() -> str:
-    """The frame that the page's script fills: one small picture a layer, and the large one."""
+    """The elements that the page's script fills: one small plot a layer, and the large one."""
     values = "".join(f'<div><dt>{_symbol(n)}</dt><dd id="{n}"></dd></div>' for n in NAMES)
     return f"""<h2>Learned functions</h2>
 <p class="lead">Each layer after the last epoch: all its channels (thin), the layer's mean (bold),
@@ -119,57 +117,58 @@ and the distribution of its inputs (grey). Choose a layer, then a channel and an
 
 
 def provenance(comparisons: Sequence[Comparison]) -> str:
-    """Every run with its folder and fate, and the protocol and versions behind the numbers."""
+    """Every run with its folder and status, and the protocols, machines and versions."""
     parts = ["<h2>How it was run</h2>"]
     for c in comparisons:
         decisions = [[name, str(value)] for name, value in c.protocol.items()]
         parts.append(_details(f"Protocol: {c.title}", _table(["decision", "value"], decisions)))
     records = [record for c in comparisons for record in c.records]
-    rows = [_run_row(r) for r in records]
-    columns = ["run", "status", "test error %", "seconds"]
-    parts.append(_details(counted(len(rows), "run"), _table(columns, rows)))
-    seen: dict[str, str] = {}
+    runs = _table(["run", "status", "test error %", "seconds"], [*map(_run_row, records)])
+    parts.append(_details(counted(len(records), "run"), runs))
+    machines: dict[str, str] = {}
     for r in records:
         for e in r.environments:
             versions = ", ".join(f"{k} {v}" for k, v in e.get("versions", {}).items())
-            seen.setdefault(f"{e.get('hardware')}; {versions}", r.folder.name)
-    machines = [[first, where] for where, first in seen.items()]
-    parts.append(_details("Machines and versions", _table(["from run", "environment"], machines)))
+            machines.setdefault(f"{e.get('hardware')}; {versions}", r.folder.name)
+    rows = [[first, machine] for machine, first in machines.items()]
+    parts.append(_details("Machines and versions", _table(["from run", "environment"], rows)))
     return "\n".join(parts)
 
 
 def _run_row(record: Record) -> list[str]:
-    result = record.result
-    if result is None:
-        return [record.folder.name, "unfinished", tables.NOTHING, tables.NOTHING]
-    error = f"{100 * result['test_error']:.2f}" if result["status"] == FINISHED else tables.NOTHING
-    return [record.folder.name, str(result["status"]), error, f"{seconds_of(result):.1f}"]
+    result = record.result or {}
+    error = 100 * result["test_error"] if record.status == FINISHED else None
+    seconds = seconds_of(result) if result else None
+    return [
+        record.folder.name,
+        record.status,
+        comparison_tables.format_number(error),
+        comparison_tables.format_number(seconds, ".1f"),
+    ]
 
 
 def _errors(c: Comparison) -> str:
-    """The errors' table, each rival with the colour of its curves, the lowest mean in bold."""
-    grid, palette = tables.errors(c), plots.colours_of(c)
+    """The errors' table, each rival with the color of its curves, the lowest mean in bold."""
+    table, palette = comparison_tables.errors(c), plots.rival_colors(c)
     lowest = min((r.summary.mean for r in c.rivals if r.summary), default=None)
     rows = []
-    for rival, row in zip(c.rivals, grid.rows, strict=True):
+    for rival, row in zip(c.rivals, table.rows, strict=True):
         name, error, *others = map(_text, row)
         if rival.summary and rival.summary.mean == lowest:
             error = f"<b>{error}</b>"
         swatch = f'<span class="swatch" style="background:{palette[rival.name]}"></span>'
         rows.append([f"{swatch}{name}", error, *others])
-    return _card([*map(_text, grid.headers)], rows, grid.note)
+    return _card(_table_html([*map(_text, table.headers)], rows), table.note)
 
 
 def _differences(c: Comparison) -> str:
-    parts = []
-    for grid in tables.differences(c):
-        rows = [[*map(_text, row)] for row in grid.rows]
-        parts.append(f"<h3>{_text(grid.title)}</h3>")
-        parts.append(_card([*map(_text, grid.headers)], rows, grid.note))
-    return "".join(parts)
+    return "".join(
+        f"<h3>{_text(table.title)}</h3>{_card(_table(table.headers, table.rows), table.note)}"
+        for table in comparison_tables.differences(c)
+    )
 
 
-def _layer_table(table: list[Layer]) -> str:
+def _layer_table(table: list[LearnedLayer]) -> str:
     head = ["layer", "channels", *map(_symbol, LEARNED_NAMES), "crossed"]
     rows = []
     for row in table:
@@ -179,11 +178,12 @@ def _layer_table(table: list[Layer]) -> str:
         ]
         rows.append([_text(row.name), str(row.channels), *values, f"{100 * row.crossed:.0f} %"])
     note = "Mean ± standard deviation over channels and seeds, after the last epoch."
-    return _card(head, rows, f"{note} Crossed: channels whose t_l lies above t_r.")
+    note += " Crossed: channels whose t_l lies above t_r."
+    return _card(_table_html(head, rows), note)
 
 
-def _card(head: list[str], rows: list[list[str]], note: str) -> str:
-    return f'<div class="card">{_table_html(head, rows)}<p class="note">{_text(note)}</p></div>'
+def _card(table: str, note: str) -> str:
+    return f'<div class="card">{table}<p class="note">{_text(note)}</p></div>'
 
 
 def _details(summary: str, content: str) -> str:

@@ -18,11 +18,12 @@ from ..data.datasets import dataset
 from ..models import network_registry
 from ..records import checkpoints, run_record
 from ..records.collect_env import environment
-from ..records.locks import held_record
+from ..records.locks import locked_record
 from ..records.run_record import Record
-from ..records.run_status import DEAD, DIVERGED, FINISHED, chance, judge
+from ..records.run_status import DEAD, DIVERGED, FINISHED, chance_loss, status_after
 from ..runtime.distributed import choose_device, team
 from .callbacks import Callback, Watch
+from .run_checks import checked
 from .trainer import Session
 
 
@@ -62,7 +63,7 @@ def train(
     """
     if stop is not None and run.world > 1:
         raise ValueError("stop is for runs of one process: end a team by ending its processes")
-    device = choose_device(device)
+    run, device = checked(run), choose_device(device)
     if capture is None:
         capture = device.type == "cuda" and run.world == 1
     if compiled is None:
@@ -78,7 +79,7 @@ def train(
         here = environment(device) | ({"beside": beside} if beside > 1 else {})
         with (
             contextlib.closing(session),
-            held_record(Path(records_root), run, here, crew) as record,
+            locked_record(Path(records_root), run, here, crew) as record,
         ):
             if record.result is not None:  # another process has just finished it
                 return record
@@ -100,14 +101,14 @@ def _train(session: Session, watch: Watch) -> str:
     """Trains to the end, or to where it makes no sense to go on; returns the status."""
     run = session.run
     guessing, dead_after = (
-        chance(dataset(run.dataset).classes),
+        chance_loss(dataset(run.dataset).classes),
         network_registry.network_spec(run.net).dead_after,
     )
 
     def status() -> str | None:
         if not session.finite:  # the loss of the last step was that of the weights before it
             return DIVERGED
-        return judge(session.history.metrics, run.epochs, guessing, dead_after)
+        return status_after(session.history.metrics, run.epochs, guessing, dead_after)
 
     while (found := status()) is None:
         try:
@@ -143,7 +144,8 @@ def _finish(session: Session, record: Record, status: str, startup: float) -> No
             result |= tested
         else:
             result["status"] = DIVERGED
-    run_record.write_run(record.folder, record.run, record.environment, result)
+    layers = [name for name, _ in session.net.sites()]
+    run_record.write_run(record.folder, record.run, record.environment, result, layers)
     checkpoints.drop_previous(record.folder)
 
 

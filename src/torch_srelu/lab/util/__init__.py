@@ -1,1 +1,1 @@
-"""Files written whole, names and colors: what every other package may use."""
+"""Utilities of all packages: atomic files, choices of names, colors."""

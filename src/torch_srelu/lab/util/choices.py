@@ -1,4 +1,4 @@
-"""Names that a user chooses from."""
+"""Checks of names against the known ones."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterable
 
 
 def check_choice(what: str, name: str, choices: Iterable[str], listed_by: str = "") -> None:
-    """Raises ValueError if ``name`` is none of ``choices``: lists them, suggests the nearest.
+    """Raises ValueError if ``name`` is not in ``choices``; lists them and suggests the nearest.
 
     Args:
-        what: What is chosen, in words.
-        name: What was given.
-        choices: What there is.
-        listed_by: A command that lists the choices, where they are too many for a sentence: then
-            the error names it, and up to three near names, instead.
+        what: What is chosen, for the error.
+        name: The given name.
+        choices: The known names.
+        listed_by: A command that lists the choices, where they are too many for a sentence: the
+            error then names it, and up to three near names, instead of them.
 
     Example:
         >>> check_choice("activation", "sreul", ["relu", "srelu"])

@@ -1,4 +1,4 @@
-"""Files that are either the old or the new one, whole, whatever happens while they are written."""
+"""Atomic writes and locks of files."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from pathlib import Path
 
 
 def write(path: Path, data: bytes) -> None:
-    """Writes ``data`` to ``path`` at once.
+    """Writes ``data`` to ``path`` atomically.
 
-    If the disk is full or the process dies, the file that was there stays as it was. A link stays
-    one, and what it points to is written; so does a pipe or a device, which takes ``data`` as it
-    comes.
+    If the disk is full or the process dies, the previous file stays as it was. Of a link the target
+    is replaced; to a pipe or a device ``data`` is written directly.
     """
     if _is_special(path):
         with _errors_about(path):
@@ -29,8 +28,8 @@ def write(path: Path, data: bytes) -> None:
         os.replace(draft, target)
 
 
-def check_place(path: Path) -> None:
-    """Raises what `write` would for want of a folder or of permission; changes nothing."""
+def check_writable(path: Path) -> None:
+    """Raises the OSError of `write` for a missing folder or permission; changes nothing."""
     if not _is_special(path):
         with _draft(path) as (draft, _):
             draft.touch()
@@ -39,20 +38,20 @@ def check_place(path: Path) -> None:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether ``path`` is a folder rather than nothing; that it is a file is an error."""
+    """Whether ``path`` is a folder; False if it does not exist, an error if it is a file."""
     if path.is_file():
         raise _about(path, errno.ENOTDIR)
     return path.is_dir()
 
 
 def _is_special(path: Path) -> bool:
-    """Whether ``path`` is there and can be written, but not replaced: a pipe, a device."""
+    """Whether ``path`` is a pipe or a device, which can be written but not replaced."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
 @contextlib.contextmanager
 def _draft(path: Path) -> Iterator[tuple[Path, Path]]:
-    """A name for what is to take the place of ``path``, and that place; no draft stays there."""
+    """The name of a temporary file, removed at the end, and of the file that it is to replace."""
     if path.is_dir():
         raise _about(path, errno.EISDIR)
     target = Path(os.path.realpath(path))  # through links, which stay
@@ -69,7 +68,7 @@ def _draft(path: Path) -> Iterator[tuple[Path, Path]]:
 
 @contextlib.contextmanager
 def _errors_about(path: Path) -> Iterator[None]:
-    """Errors name ``path``: its drafts are nobody's business."""
+    """Errors name ``path`` instead of its temporary file."""
     try:
         yield
     except OSError as error:
@@ -81,24 +80,24 @@ def _about(path: Path, code: int) -> OSError:
     return OSError(code, os.strerror(code), str(path))
 
 
-def sweep(folder: Path) -> None:
-    """Removes drafts that a killed process left behind."""
+def remove_drafts(folder: Path) -> None:
+    """Removes temporary files that a killed process left."""
     for draft in folder.glob(".*.[0-9]*"):
         draft.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def locked(path: Path, wait: bool = True) -> Iterator[None]:
-    """Waits until no other process is inside with the same ``path``, a file that is made and stays.
+    """Holds an exclusive lock on ``path``, a file that is created if need be and stays.
 
-    With ``wait=False`` it raises BlockingIOError instead.
+    With ``wait=False`` it raises BlockingIOError if another process has the lock.
     """
     try:  # network file systems lock only what is open for writing
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS) or not path.exists():
             raise
-        # Another user has made it: elsewhere it is enough that it can be read.
+        # Another user's file: on local file systems read access is enough.
         handle = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -11,7 +11,7 @@ from scipy.special import xlogy
 from torch_srelu import SReLU
 from torch_srelu.lab.paper.figures.figure_list import DRAWN as FIGURES
 from torch_srelu.lab.paper.figures.figure_list import FORMATS, render
-from torch_srelu.lab.report import curves
+from torch_srelu.lab.report import srelu_curves
 
 HEADS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
 
@@ -62,10 +62,10 @@ def test_every_kind_of_file(kind: str) -> None:
 def test_knots_are_the_whole_function() -> None:
     rng = np.random.default_rng(0)
     parameters = rng.normal(size=(4, 50))  # half of them crossed
-    x, y = curves.knots(parameters, low=-5, high=5)
+    x, y = srelu_curves.knots(parameters, low=-5, high=5)
     assert (np.diff(x, axis=0) >= 0).all()
     between = rng.uniform(-5, 5, size=(50, 20))
     for c in range(50):
         joined = np.interp(between[c], x[:, c], y[:, c])
-        exact = curves.srelu(between[c], *map(float, parameters[:, c]))
+        exact = srelu_curves.srelu(between[c], *map(float, parameters[:, c]))
         np.testing.assert_allclose(joined, exact, atol=1e-12)

@@ -10,7 +10,7 @@ from reproduction import LAYERS, WRONG, ended
 from scipy import stats
 from specimens import record_of
 
-from torch_srelu.lab.analysis.tables import Grid
+from torch_srelu.lab.analysis.comparison_tables import TextTable
 from torch_srelu.lab.paper.blocks import BLOCKS, contests
 from torch_srelu.lab.paper.contests import wanted
 from torch_srelu.lab.paper.standing import Standing
@@ -143,7 +143,7 @@ def test_an_ablation_that_diverged_was_run(tmp_path: Path) -> None:
 
 
 def test_an_ablation_without_a_difference_says_why(tmp_path: Path) -> None:
-    def changed(folder: str, status: str) -> Grid:
+    def changed(folder: str, status: str) -> TextTable:
         found = [
             record_of(
                 tmp_path / folder,

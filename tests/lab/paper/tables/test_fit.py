@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from reproduction import all_of, ended
 
-from torch_srelu.lab.analysis.tables import NOTHING
+from torch_srelu.lab.analysis.comparison_tables import NOTHING
 from torch_srelu.lab.paper.blocks import contests
 from torch_srelu.lab.paper.standing import Standing
 from torch_srelu.lab.paper.tables import fit

@@ -11,10 +11,10 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ...util.colors import OWN
+from ...util.colors import ACTIVATION_COLORS
 
 INK, SOFT, GRID = "#1b1f24", "#8b949e", "#e6e8eb"
-COLOURS = tuple(OWN.values())  # the first is SReLU's
+COLOURS = tuple(ACTIVATION_COLORS.values())  # the first is SReLU's
 
 STYLE: dict[Any, Any] = {
     "font.size": 9.0,

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ...report import curves
+from ...report import srelu_curves
 from .drawing import COLOURS, legend, origin, panels, styled, threshold
 
 STIMULUS = np.linspace(1e-3, 4, 800)
@@ -51,7 +51,7 @@ def _forms(axes: Axes, title: str, *, t: float, slopes: tuple[float, ...]) -> No
     """SReLU with thresholds -t and t and the same slope in both tails."""
     origin(axes, (-4, 4), (-4, 4), title)
     for slope, colour in zip(slopes, COLOURS, strict=False):
-        y = curves.srelu(INPUT, t_r=t, a_r=slope, t_l=-t, a_l=slope)
+        y = srelu_curves.srelu(INPUT, t_r=t, a_r=slope, t_l=-t, a_l=slope)
         axes.plot(INPUT, y, color=colour, label=f"$a^r = a^l = {slope:g}$")
     threshold(axes, t, "$t^r$")
     threshold(axes, -t, "$t^l$")

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from ...models.activation_registry import APL
-from ...report import curves
+from ...report import srelu_curves
 from .drawing import COLOURS, note, origin, panels, styled, threshold
 
 INPUT = torch.linspace(-3, 3, 601, dtype=torch.float64)
@@ -75,7 +75,7 @@ def _maxout(axes: Axes) -> None:
 
 def _srelu(axes: Axes) -> None:
     t_r, t_l = 1.2, -1.0
-    y = curves.srelu(INPUT.numpy(), t_r, 0.35, t_l, 0.15)
+    y = srelu_curves.srelu(INPUT.numpy(), t_r, 0.35, t_l, 0.15)
     _panel(axes, "SReLU", "both thresholds and both tails learned", torch.from_numpy(y))
     threshold(axes, t_r, "$t^r$")
     threshold(axes, t_l, "$t^l$")

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from ...config.recipes import LENGTHS
-from ...util.colors import OWN
+from ...util.colors import ACTIVATION_COLORS
 from ..blocks import CIFAR
 from ..published import TITLES
 from ..standing import Standing
@@ -35,7 +35,7 @@ def draw(standing: Standing) -> Figure:
             axes.yaxis.set_minor_locator(NullLocator())
             axes.grid(color=GRID, linewidth=0.6)
             for row in ROWS:
-                colour = OWN[row.removeprefix("nin+")]
+                colour = ACTIVATION_COLORS[row.removeprefix("nin+")]
                 _curve(axes, standing, row, condition, length, colour)
             if axes.lines:
                 axes.legend(frameon=False, fontsize=8)

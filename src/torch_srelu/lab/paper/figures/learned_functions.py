@@ -13,9 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ....ops import reference
-from ...analysis.learned_parameters import in_order
 from ...records.run_record import Record
-from ...report import curves
+from ...report import srelu_curves
 from ..blocks import CIFAR
 from ..published import TITLES
 from ..standing import Standing
@@ -56,7 +55,7 @@ def recorded(standing: Standing) -> dict[str, Record]:
 def _layers(axes: Sequence[Axes], title: str, record: Record) -> None:
     parameters, inputs = record.parameters(), record.inputs()
     assert inputs is not None, f"{record.folder} has parameters but not the inputs"
-    for place, name in enumerate(in_order(record.run, parameters)):
+    for place, name in enumerate(record.in_order(parameters)):
         low, high = np.interp(RANGE, inputs.probabilities, inputs.quantiles[name][-1])
         words = f"{name}, {title}, {record.run.epochs} epochs" if place == 0 else name
         _functions(axes[place], words, parameters[name][-1].double().numpy(), low, high)
@@ -67,7 +66,7 @@ def _functions(axes: Axes, title: str, params: np.ndarray, low: float, high: flo
     channels = params.shape[1]
     some = np.linspace(0, channels - 1, min(SHOWN, channels)).round().astype(int)
     bends = np.clip(params[[0, 2]], low, high)  # outside of the view nothing is drawn
-    x, _ = curves.knots(np.stack([bends[0], params[1], bends[1], params[3]]), low, high)
+    x, _ = srelu_curves.knots(np.stack([bends[0], params[1], bends[1], params[3]]), low, high)
     y = _values(x, params)
     axes.axhline(0, color=SOFT, linewidth=0.5)
     axes.axvline(0, color=SOFT, linewidth=0.5)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ...config.recipes import CONDITIONS, LENGTHS
-from ...util.colors import OWN
+from ...util.colors import ACTIVATION_COLORS
 from ..published import TABLE2, TABLE4, TITLES, Row
 from ..standing import Standing
 from ..tables import ablations
@@ -96,7 +96,7 @@ def _changes(standing: Standing) -> Iterator[Change]:
             found = d.versus.paired
             words = f"{NAMES[d.rival]}, n = {found.n}"
             span = found.interval and (-found.interval[1], -found.interval[0])
-            yield Change(words, OWN.get(d.rival, SOFT), -found.mean, span, "")
+            yield Change(words, ACTIVATION_COLORS.get(d.rival, SOFT), -found.mean, span, "")
     for question in ablations.CHANGED:
         rival, _, versus = ablations.answer(question, standing)
         if versus is not None:
@@ -108,7 +108,7 @@ def _changes(standing: Standing) -> Iterator[Change]:
 
 def _forest(axes: Axes, changes: Sequence[Change]) -> None:
     """One line a change: its difference and its interval."""
-    axes.axvline(0, color=OWN["srelu"], linewidth=1.0)
+    axes.axvline(0, color=ACTIVATION_COLORS["srelu"], linewidth=1.0)
     for place, change in enumerate(changes):
         if change.mean is None:
             axes.text(0.03, place, change.fate, va="center", fontsize=8, color=SOFT)
@@ -133,7 +133,7 @@ def _rows(axes: Axes, names: Sequence[str]) -> None:
 
 
 def _colour(row: str) -> str:
-    return OWN.get(row.removeprefix("nin+").removesuffix("-manual"), SOFT)
+    return ACTIVATION_COLORS.get(row.removeprefix("nin+").removesuffix("-manual"), SOFT)
 
 
 def _key() -> list[Line2D]:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...analysis.comparison import Comparison, Rival, Versus
+from ...analysis.comparison import BaselineDifference, Comparison, Rival
+from ...analysis.comparison_tables import NOTHING, TextTable, format_interval, format_p_value
 from ...analysis.sample_statistics import holm
-from ...analysis.tables import NOTHING, Grid, interval, probability
 from ...config.recipes import LENGTHS
 from ...records.run_status import DEAD, DIVERGED
 from ..blocks import BLOCKS, contests
@@ -90,7 +90,7 @@ OTHERS_NOTE = (
 )
 
 
-def grids(standing: Standing) -> list[Grid]:
+def grids(standing: Standing) -> list[TextTable]:
     """Both tables: decisions of SReLU on CIFAR-10, and what it is compared with otherwise."""
     return [
         _grid("SReLU with one decision changed, CIFAR-10", CHANGED, CHANGED_NOTE, standing),
@@ -105,7 +105,7 @@ def changed(standing: Standing) -> dict[str, Rival]:
     return {name: rival for name, rival in found.items() if rival and rival.summary}
 
 
-def _grid(title: str, questions: list[Question], words: str, standing: Standing) -> Grid:
+def _grid(title: str, questions: list[Question], words: str, standing: Standing) -> TextTable:
     answers = [answer(question, standing) for question in questions]
     corrected = holm([a.versus.paired.p if a.versus else None for a in answers])
     rows = [
@@ -127,7 +127,7 @@ def _grid(title: str, questions: list[Question], words: str, standing: Standing)
     }
     headers = ["", "error", "sd", "difference", "95 % interval", "n", "p (Holm)"]
     notes = [note, words, *fates, *_not_run(unanswered, standing)]
-    return Grid(title, headers, rows, "\n".join(notes))
+    return TextTable(title, headers, rows, "\n".join(notes))
 
 
 def _not_run(names: set[str], standing: Standing) -> Iterator[str]:
@@ -148,7 +148,7 @@ class Answer(NamedTuple):
 
     rival: Rival | None
     base: Rival | None  # what it is measured against
-    versus: Versus | None
+    versus: BaselineDifference | None
 
 
 def answer(question: Question, standing: Standing) -> Answer:
@@ -157,7 +157,7 @@ def answer(question: Question, standing: Standing) -> Answer:
     base = standing.rival(*question.against)
     if rival is None or base is None:
         return Answer(rival, base, None)
-    versus = Comparison("", {}, (base, rival), base).versus.get(rival.name)
+    versus = Comparison("", {}, (base, rival), base).differences.get(rival.name)
     return Answer(rival, base, versus)
 
 
@@ -179,8 +179,8 @@ def _numbers(found: Answer, p: float | None) -> list[str]:
     difference = [NOTHING] * 4
     if found.versus is not None:
         paired = found.versus.paired
-        span = interval(paired.interval)
-        difference = [f"{paired.mean:+.2f}", span, str(paired.n), probability(p)]
+        span = format_interval(paired.interval)
+        difference = [f"{paired.mean:+.2f}", span, str(paired.n), format_p_value(p)]
     summary = found.rival.summary
     spread = f"{summary.std:.2f}" if summary and summary.std is not None else NOTHING
     return [mean_error(found.rival), spread, *difference]

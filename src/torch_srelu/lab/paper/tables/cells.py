@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...analysis.comparison import Rival
-from ...analysis.sample_statistics import Summary
+from ...analysis.sample_statistics import SampleSummary
 from ...config.recipes import LENGTHS
 from ...config.run import Run
 from ...records.run_status import DEAD, DIVERGED
@@ -16,7 +16,12 @@ from ..systems import SYSTEMS, is_short, whole_length
 
 
 def entry(
-    row: str, condition: str, paper: float | None, ours: Summary | None, protocol: str, note: str
+    row: str,
+    condition: str,
+    paper: float | None,
+    ours: SampleSummary | None,
+    protocol: str,
+    note: str,
 ) -> dict[str, Any]:
     """A cell as a plain value, the same for every table."""
     numbers = ours and {
@@ -38,13 +43,13 @@ def entry(
 def mean_error(rival: Rival) -> str:
     """The mean of the errors of those that finished, or what became of all runs."""
     if rival.summary is None:
-        return ", ".join(sorted(rival.fates))
+        return ", ".join(sorted(rival.status_counts))
     return f"{rival.summary.mean:.2f}"
 
 
 def fates_in_words(rival: Rival, fates: Iterable[str] = (DEAD, DIVERGED)) -> list[str]:
     """How many runs met each of these fates, if any did."""
-    return [f"{rival.fates[fate]} {fate}" for fate in fates if rival.fates[fate]]
+    return [f"{rival.status_counts[fate]} {fate}" for fate in fates if rival.status_counts[fate]]
 
 
 def how_to_run(row: str, condition: str, standing: Standing) -> str:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ...analysis.comparison import Versus
-from ...analysis.sample_statistics import FEWEST_PAIRS, Pooled, holm
-from ...analysis.tables import NOTHING, Grid, interval, probability
+from ...analysis.comparison import BaselineDifference
+from ...analysis.comparison_tables import NOTHING, TextTable, format_interval, format_p_value
+from ...analysis.sample_statistics import FEWEST_PAIRS, PooledDeviation, holm
 from ...config.recipes import LENGTHS
 from ..blocks import BLOCKS, CIFAR
 from ..published import FLIPS10, FLIPS100, MNIST, TABLE2, TABLE4, TITLES
@@ -97,8 +97,8 @@ class Difference:
     rival: str
     condition: str
     paper: float
-    versus: Versus
-    pooled: Pooled | None
+    versus: BaselineDifference
+    pooled: PooledDeviation | None
     p: float | None = None
 
 
@@ -115,7 +115,7 @@ def differences(standing: Standing, meeting: Meeting = FIRST) -> list[Difference
         if hero is None:
             continue
         for name in (name for name in meeting.rivals if name in rivals):
-            versus = replace(comparison, baseline=rivals[name]).versus.get(hero.name)
+            versus = replace(comparison, baseline=rivals[name]).differences.get(hero.name)
             if versus is not None:
                 paper = PAPER[meeting.hero, condition] - PAPER[name, condition]
                 found.append(Difference(name, condition, paper, versus, comparison.pooled))
@@ -123,7 +123,7 @@ def differences(standing: Standing, meeting: Meeting = FIRST) -> list[Difference
     return [replace(d, p=p) for d, p in zip(found, corrected, strict=True)]
 
 
-def grids(standing: Standing) -> list[Grid]:
+def grids(standing: Standing) -> list[TextTable]:
     """The differences as tables, for each meeting that has any."""
     made = []
     for meeting in MEETINGS:
@@ -135,7 +135,7 @@ def grids(standing: Standing) -> list[Grid]:
     return made
 
 
-def quoted(standing: Standing) -> list[Grid]:
+def quoted(standing: Standing) -> list[TextTable]:
     """SReLU's tests alone, of the first meeting that has any."""
     for meeting in (meeting for meeting in MEETINGS if meeting.hero == "srelu"):
         found = differences(standing, meeting)
@@ -144,15 +144,15 @@ def quoted(standing: Standing) -> list[Grid]:
     return []
 
 
-def _tests(found: list[Difference], meeting: Meeting) -> Grid:
+def _tests(found: list[Difference], meeting: Meeting) -> TextTable:
     rows = [
         [
             _name(d),
             f"{d.paper:+.2f}",
             f"{d.versus.paired.mean:+.2f}",
-            interval(d.versus.paired.interval),
+            format_interval(d.versus.paired.interval),
             str(d.versus.paired.n),
-            probability(d.p),
+            format_p_value(d.p),
         ]
         for d in found
     ]
@@ -164,17 +164,17 @@ def _tests(found: list[Difference], meeting: Meeting) -> Grid:
     )
     note += f"; p is two-sided, corrected by Holm over {family}." if tests else "."
     headers = [f"{NAMES[meeting.hero]} minus", "paper", "ours", "95 % interval", "n", "p (Holm)"]
-    return Grid(meeting.title, headers, rows, note)
+    return TextTable(meeting.title, headers, rows, note)
 
 
-def _other_intervals(found: list[Difference], meeting: Meeting) -> Grid:
+def _other_intervals(found: list[Difference], meeting: Meeting) -> TextTable:
     rows = [
         [
             _name(d),
             str(d.versus.paired.n),
-            interval(d.versus.pooled),
+            format_interval(d.versus.pooled),
             str(d.pooled.degrees) if d.pooled else NOTHING,
-            interval(d.versus.images),
+            format_interval(d.versus.images),
         ]
         for d in found
     ]
@@ -185,7 +185,7 @@ def _other_intervals(found: list[Difference], meeting: Meeting) -> Grid:
         "networks of the n seeds that both have."
     )
     headers = [f"{NAMES[meeting.hero]} minus", "n", "pooled", "degrees of freedom", "images"]
-    return Grid(f"{meeting.title}: other intervals", headers, rows, note)
+    return TextTable(f"{meeting.title}: other intervals", headers, rows, note)
 
 
 def _name(difference: Difference) -> str:

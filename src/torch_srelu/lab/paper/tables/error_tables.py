@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...._text import counted
-from ...analysis.tables import NOTHING, Grid, interval
+from ...analysis.comparison_tables import NOTHING, TextTable, format_interval
 from ...config.recipes import LENGTHS
 from ...records.run_record import Record
 from ...records.run_status import DEAD, DIVERGED
@@ -32,7 +32,7 @@ REMARKS = {
 }
 
 
-def grids(table: Table, standing: Standing) -> list[Grid]:
+def grids(table: Table, standing: Standing) -> list[TextTable]:
     """One grid for each condition and each length that has records."""
     made = []
     for condition in table.conditions:
@@ -44,7 +44,9 @@ def grids(table: Table, standing: Standing) -> list[Grid]:
     return made
 
 
-def _grid(table: Table, condition: str, length: str, rows: list[Row], standing: Standing) -> Grid:
+def _grid(
+    table: Table, condition: str, length: str, rows: list[Row], standing: Standing
+) -> TextTable:
     cells = {row.name: _cell(row, condition, length, standing) for row in rows}
     title = f"Table {table.number}: {TITLES[condition]}"
     nin = LENGTHS[length].get(condition.partition("+")[0])
@@ -60,7 +62,7 @@ def _grid(table: Table, condition: str, length: str, rows: list[Row], standing: 
     notes += [f"{', '.join(titles)}: {remark}." for remark, titles in remarks.items()]
     if condition in REMARKS:
         notes.append(f"{TITLES[condition]}: {REMARKS[condition]}.")
-    return Grid(title, HEADERS, lines, "\n".join(notes))
+    return TextTable(title, HEADERS, lines, "\n".join(notes))
 
 
 def _cell(row: Row, condition: str, length: str, standing: Standing) -> Cell | None:
@@ -71,13 +73,13 @@ def _line(row: Row, condition: str, cell: Cell | None) -> list[str]:
     paper = f"{row.errors[condition]:.2f}" if condition in row.errors else NOTHING
     if cell is None:
         return [row.title, paper, "not run", *[NOTHING] * (len(HEADERS) - 3)]
-    summary, fates = cell.rival.summary, cell.rival.fates
+    summary, fates = cell.rival.summary, cell.rival.status_counts
     return [
         row.title,
         paper,
         value(cell),
         f"{summary.std:.2f}" if summary and summary.std is not None else NOTHING,
-        interval(summary and summary.interval),
+        format_interval(summary and summary.interval),
         str(summary.n if summary else 0),
         f"{cell.averaged.mean:.2f}" if cell.averaged else NOTHING,
         str(fates[DEAD]),

@@ -12,8 +12,8 @@ import numpy as np
 
 from ....module import NAMES as PARAMETERS
 from ...analysis.comparison import Rival
-from ...analysis.learned_parameters import in_order, layers
-from ...analysis.tables import NOTHING, Grid
+from ...analysis.comparison_tables import NOTHING, TextTable
+from ...analysis.learned_parameters import learned_layers
 from ...config.recipes import LENGTHS
 from ...training.inspection import IMAGES
 from ..blocks import CIFAR
@@ -38,7 +38,7 @@ WEIGHTS_NOTE = (
 )
 
 
-def grids(standing: Standing) -> list[Grid]:
+def grids(standing: Standing) -> list[TextTable]:
     """The tables for each data set and length that has records, and when t_r was set."""
     made = []
     for length in LENGTHS:
@@ -60,7 +60,7 @@ def grids(standing: Standing) -> list[Grid]:
     return [*made, *thaw.grids(standing)]
 
 
-def _fitted(title: str, rivals: Mapping[str, Rival]) -> Grid:
+def _fitted(title: str, rivals: Mapping[str, Rival]) -> TextTable:
     rows = []
     for name, rival in rivals.items():
         results = [record.result for record in rival.finished if record.result]
@@ -80,11 +80,11 @@ def _fitted(title: str, rivals: Mapping[str, Rival]) -> Grid:
             ]
         )
     headers = ["", "training loss", "training error", "test loss", "test error", "ema", "n"]
-    return Grid(f"How well they fit: {title}", headers, rows, FITTED_NOTE)
+    return TextTable(f"How well they fit: {title}", headers, rows, FITTED_NOTE)
 
 
-def _inputs(title: str, condition: str, cells: Mapping[str, Cell]) -> Grid:
-    learned = layers(cells["srelu"].rival) if "srelu" in cells else {}
+def _inputs(title: str, condition: str, cells: Mapping[str, Cell]) -> TextTable:
+    learned = learned_layers(cells["srelu"].rival) if "srelu" in cells else {}
     own, published = PARAMETERS.index("t_r"), LEARNED_NAMES.index("t_r")
     rows = [
         [
@@ -95,22 +95,22 @@ def _inputs(title: str, condition: str, cells: Mapping[str, Cell]) -> Grid:
         for line in _by_layer(cells, {name: _magnitudes(cell) for name, cell in cells.items()}, 2)
     ]
     headers = ["layer", *(NAMES[name] for name in cells), "t_r", "t_r paper"]
-    return Grid(f"Mean magnitude of inputs: {title}", headers, rows, INPUTS_NOTE)
+    return TextTable(f"Mean magnitude of inputs: {title}", headers, rows, INPUTS_NOTE)
 
 
-def _weighed(title: str, cells: Mapping[str, Cell]) -> Grid:
+def _weighed(title: str, cells: Mapping[str, Cell]) -> TextTable:
     rows = _by_layer(cells, {name: _weights(cell) for name, cell in cells.items()}, 4)
     headers = ["layer", *(NAMES[name] for name in cells)]
-    return Grid(f"Root mean square of weights: {title}", headers, rows, WEIGHTS_NOTE)
+    return TextTable(f"Root mean square of weights: {title}", headers, rows, WEIGHTS_NOTE)
 
 
 def _by_layer(
     cells: Mapping[str, Cell], values: Mapping[str, list[Mapping[str, float]]], digits: int
 ) -> list[list[str]]:
     """A line for each layer: its name and, for each cell, the mean of its runs' values."""
-    run = next(iter(cells.values())).run
+    record = next(iter(cells.values())).rival.records[0]
     means = {name: _mean(runs) for name, runs in values.items()}
-    names = in_order(run, {layer for mean in means.values() for layer in mean})
+    names = record.in_order({layer for mean in means.values() for layer in mean})
     return [
         [layer, *(_number(means[name].get(layer), digits) for name in cells)] for layer in names
     ]

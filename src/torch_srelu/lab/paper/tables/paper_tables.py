@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...analysis.tables import Grid
+from ...analysis.comparison_tables import TextTable
 from ..published import TABLES
 from ..standing import Standing
 from . import error_tables, parameters, table3
@@ -13,7 +13,7 @@ NAMES = ("table1", "table2", "table3", "table4", "table5")
 COUNTED = ("table2", "table4", "table5")  # those that give numbers of parameters
 
 
-def table(name: str, standing: Standing) -> list[Grid]:
+def table(name: str, standing: Standing) -> list[TextTable]:
     """A table for people."""
     if name == "table3":
         return table3.grids(standing)

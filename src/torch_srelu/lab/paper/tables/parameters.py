@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from ...analysis.tables import NOTHING, Grid
+from ...analysis.comparison_tables import NOTHING, TextTable
 from ...models import network_registry
 from ..published import IMAGENET, TITLES, Table
 from ..rows import ROWS
@@ -22,7 +22,7 @@ _COPIED = "The paper has 1.42K and 5.68K, CIFAR-10's, for the activations of all
 PUBLISHED = {2: _COPIED, 4: _COPIED, 5: "The paper's 5M and 21.6K fit no count of ours."}
 
 
-def grid(table: Table) -> Grid:
+def grid(table: Table) -> TextTable:
     """The numbers of parameters of a table's networks, counted, beside the paper's."""
     shown: dict[str, list[list[str]]] = {}  # by row, in the paper's order
     for condition in table.conditions:
@@ -38,7 +38,7 @@ def grid(table: Table) -> Grid:
         note += " Heads that are absent at test are not counted."
     headers = ["model", "data", "paper", "ours"]
     rows = [line for name in order for line in shown[name]]
-    return Grid(f"Table {table.number}: numbers of parameters", headers, rows, note)
+    return TextTable(f"Table {table.number}: numbers of parameters", headers, rows, note)
 
 
 def count(row: str, condition: str) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...analysis.tables import NOTHING, Grid
+from ...analysis.comparison_tables import NOTHING, TextTable
 from ...config.recipes import LENGTHS
 from ..published import TABLES, TITLES, Row
 from ..standing import Standing, contests_with
@@ -15,10 +15,10 @@ NOTE = (
 )
 
 
-def grids(standing: Standing) -> list[Grid]:
+def grids(standing: Standing) -> list[TextTable]:
     """All cells of the tables of errors, one a line and length."""
     made = [
-        Grid(
+        TextTable(
             f"Table {table.number}: {TITLES[condition]}",
             HEADERS,
             [

@@ -7,15 +7,15 @@ from typing import Any
 
 from ...._text import counted
 from ....module import NAMES
-from ...analysis.learned_parameters import Layer, layers
-from ...analysis.tables import NOTHING, Grid
+from ...analysis.comparison_tables import NOTHING, TextTable
+from ...analysis.learned_parameters import LearnedLayer, learned_layers
 from ...config.recipes import LENGTHS
 from ..published import LEARNED, LEARNED_NAMES, TITLES
 from ..standing import Cell, Standing
 from .cells import entry, how_to_run, protocol
 
 
-def grids(standing: Standing) -> list[Grid]:
+def grids(standing: Standing) -> list[TextTable]:
     """Table 3: mean learned parameters by layer beside the paper's, thresholds and slopes."""
     return [
         _grid(condition, length, names, LEARNED[condition], cell, standing)
@@ -40,8 +40,8 @@ def _grid(
     paper: dict[str, tuple[float, ...]],
     cell: Cell | None,
     standing: Standing,
-) -> Grid:
-    ours = layers(cell.rival) if cell else {}
+) -> TextTable:
+    ours = learned_layers(cell.rival) if cell else {}
     headers = ["layer", *(h for name in names for h in (f"{name} paper", "ours", "spread"))]
     rows = []
     for layer, values in paper.items():
@@ -61,15 +61,15 @@ def _grid(
     note = "Means over the channels of a layer"
     if cell is None:
         how = how_to_run("nin+srelu", condition, standing)
-        return Grid(title, headers, rows, f"{note}. Not run: {how}.")
+        return TextTable(title, headers, rows, f"{note}. Not run: {how}.")
     seeds = counted(len(cell.rival.finished), "seed")
     note += f" and n = {seeds}; spread: standard deviation over these."
     if "a_r" in names:
         note += f"\n{_shapes(list(ours.values()))}"
-    return Grid(title, headers, rows, note)
+    return TextTable(title, headers, rows, note)
 
 
-def _shapes(learned: Sequence[Layer]) -> str:
+def _shapes(learned: Sequence[LearnedLayer]) -> str:
     """How many channels of all layers have which slopes, in words."""
 
     def share(of: str) -> str:
@@ -86,7 +86,7 @@ def _shapes(learned: Sequence[Layer]) -> str:
 def entries(standing: Standing) -> Iterator[dict[str, Any]]:
     """One plain value for each parameter of each layer, and each length that has records."""
     for condition, length, cell in _cells(standing):
-        ours = layers(cell.rival) if cell else {}
+        ours = learned_layers(cell.rival) if cell else {}
         for layer, values in LEARNED[condition].items():
             for name, value in zip(LEARNED_NAMES, values, strict=True):
                 learned, place = ours.get(layer), NAMES.index(name)

@@ -7,8 +7,8 @@ so the paper's t_r tell something about the length of its freeze, which it does 
 from __future__ import annotations
 
 from ....module import NAMES
-from ...analysis.learned_parameters import layers
-from ...analysis.tables import NOTHING, Grid
+from ...analysis.comparison_tables import NOTHING, TextTable
+from ...analysis.learned_parameters import learned_layers
 from ...config.run import Run
 from ..published import CIFAR10, CIFAR100, LEARNED, LEARNED_NAMES, TITLES
 from ..standing import Standing
@@ -35,18 +35,18 @@ CIFAR10_NOTE = (
 )
 
 
-def grids(standing: Standing) -> list[Grid]:
+def grids(standing: Standing) -> list[TextTable]:
     """One table for each data set of which two moments can be compared."""
     made = (_grid(condition, standing) for condition in ADAPTED)
     return [grid for grid in made if grid is not None]
 
 
-def _grid(condition: str, standing: Standing) -> Grid | None:
+def _grid(condition: str, standing: Standing) -> TextTable | None:
     found = [standing.rival(name, row) for name, row in ADAPTED[condition].items()]
     ours = {_words(r.finished[0].run): r for r in found if r and r.finished}
     if len(ours) < 2:
         return None
-    learned = [layers(rival) for rival in ours.values()]
+    learned = [learned_layers(rival) for rival in ours.values()]
     place, published = NAMES.index("t_r"), LEARNED_NAMES.index("t_r")
     rows = [
         [
@@ -59,7 +59,7 @@ def _grid(condition: str, standing: Standing) -> Grid | None:
     rows.append(["n", *(str(len(rival.finished)) for rival in ours.values()), NOTHING])
     headers = ["layer", *ours, "paper"]
     note = CIFAR10_NOTE if condition == CIFAR10 else NOTE
-    return Grid(f"When t_r was set: {TITLES[condition]}", headers, rows, note)
+    return TextTable(f"When t_r was set: {TITLES[condition]}", headers, rows, note)
 
 
 def _words(run: Run) -> str:

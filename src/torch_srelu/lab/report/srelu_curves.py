@@ -1,7 +1,4 @@
-"""SReLU as a curve to draw: its values, and the few points that determine them.
-
-The values come from `torch_srelu.ops.reference`; no figure and no page types the formula again.
-"""
+"""SReLU as a curve to draw: its values, and the points between which it is linear."""
 
 from __future__ import annotations
 
