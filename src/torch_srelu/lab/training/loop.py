@@ -144,7 +144,7 @@ def _finish(session: Session, record: Record, status: str, startup: float) -> No
             result |= tested
         else:
             result["status"] = DIVERGED
-    layers = [name for name, _ in session.net.sites()]
+    layers = [name for name, _ in session.net.activations()]
     run_record.write_run(record.folder, record.run, record.environment, result, layers)
     checkpoints.drop_previous(record.folder)
 
