@@ -32,9 +32,9 @@ from torch_srelu.lab.data.batches import TensorBatches
 from torch_srelu.lab.data.pipeline import EVALUATION_BATCH
 from torch_srelu.lab.models.network_registry import network_spec
 from torch_srelu.lab.records.collect_env import environment
-from torch_srelu.lab.runtime.distributed import Team
+from torch_srelu.lab.runtime.distributed import ProcessGroup
 from torch_srelu.lab.runtime.seeds import DropoutStream
-from torch_srelu.lab.training.step import Step, forward, make_optimizer
+from torch_srelu.lab.training.step import TrainingStep, forward, make_optimizer
 
 BATCH = 128  # of the training
 TIMED = ("epoch_s", "forward_s", "scans_s", "adapt_s")
@@ -62,9 +62,11 @@ class Bench:
         net = spec.build(run.activation, seed=run.seed, dropout=dropout).to(device)
         if device.type == "cuda":
             net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        batches = TensorBatches(data, labels, BATCH, run.seed, flips=False, group=Team())
+        batches = TensorBatches(data, labels, BATCH, run.seed, flips=False, group=ProcessGroup())
         optimizer, capture = make_optimizer(net, run), device.type == "cuda"
-        self.step = Step(net, optimizer, batches, dropout, run, Team(), capture, capture)
+        self.step = TrainingStep(
+            net, optimizer, batches, dropout, run, ProcessGroup(), capture, capture
+        )
         self.net, self.device, self.steps = net, device, batches.steps
         self.images, self.batches = images, data.split(EVALUATION_BATCH)
         self.calls = 0
@@ -72,7 +74,7 @@ class Bench:
     def freeze(self) -> None:
         """Freezes the units as before `adapt`; takes the first step, which is captured."""
         self.init = ts.AdaptiveInit(self.net, self.step.optimizer)
-        self.step.forget_graph()
+        self.step.reset_graph()
         self.train(1)
 
     def train(self, steps: int) -> None:

@@ -18,10 +18,10 @@ from torch_srelu import SReLU, convert, param_groups, recompute_outputs
 from torch_srelu.lab.config.recipes import recipe
 from torch_srelu.lab.data.batches import TensorBatches
 from torch_srelu.lab.models.network_registry import network_spec
-from torch_srelu.lab.runtime.cuda_graphs import captured
-from torch_srelu.lab.runtime.distributed import Team
+from torch_srelu.lab.runtime.cuda_graphs import capture_graph
+from torch_srelu.lab.runtime.distributed import ProcessGroup
 from torch_srelu.lab.runtime.seeds import DropoutStream
-from torch_srelu.lab.training.step import Step, make_optimizer
+from torch_srelu.lab.training.step import TrainingStep, make_optimizer
 
 RELU, SRELU = "relu", "srelu"
 RECOMPUTED, IN_PART = "srelu recomputed", "srelu recomputed in part"
@@ -90,11 +90,13 @@ def _nin(activation: str, mode: str, setting: Setting) -> Work:
     if activation == IN_PART:
         _recompute_in(net, PARTS["nin"])
     images, labels = setting.data(4, 32, 10)
-    batches = TensorBatches(images, labels, setting.batch, run.seed, flips=False, group=Team())
+    batches = TensorBatches(
+        images, labels, setting.batch, run.seed, flips=False, group=ProcessGroup()
+    )
     batches.begin(0)
     optimizer, capture = make_optimizer(net, run), "captured" in mode
     compiled = "compiled" in mode
-    step = Step(net, optimizer, batches, dropout, run, Team(), compiled, capture)
+    step = TrainingStep(net, optimizer, batches, dropout, run, ProcessGroup(), compiled, capture)
 
     def work() -> None:
         batches.position.zero_()
@@ -196,5 +198,5 @@ class _Captured:
 
     def __call__(self) -> None:
         if self.graph is None:
-            self.graph = captured(self.work, pool=_pool())
+            self.graph = capture_graph(self.work, pool=_pool())
         self.graph.replay()

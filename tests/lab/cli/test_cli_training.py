@@ -16,9 +16,9 @@ from rich.console import Console
 from specimens import record_of, specimen
 
 from torch_srelu.lab.analysis.comparison import rival_names
-from torch_srelu.lab.cli import training
+from torch_srelu.lab.cli import train_commands
 from torch_srelu.lab.cli.board import Board, shown
-from torch_srelu.lab.cli.choosing import chosen_runs, parse_settings
+from torch_srelu.lab.cli.run_arguments import chosen_runs, parse_settings
 from torch_srelu.lab.config.recipes import recipe
 from torch_srelu.lab.records import archives, run_record
 from torch_srelu.lab.records.locks import LOCK
@@ -178,7 +178,7 @@ def heard() -> Iterator[None]:
 @pytest.mark.usefixtures("heard")
 def test_the_first_ctrl_c_asks_and_a_key_hit_twice_is_one(capsys, monkeypatch) -> None:
     monkeypatch.setattr(training, "_IMPATIENT", math.inf)  # however slow this machine is
-    with training._asking_to_stop() as stop:
+    with train_commands._asking_to_stop() as stop:
         assert stop is not None
         assert not stop()
         for _ in range(2):
@@ -194,7 +194,7 @@ def test_nobody_is_asked_where_nobody_would_listen(why: str, monkeypatch) -> Non
         monkeypatch.setenv("WORLD_SIZE", "2")
     try:
         handler = signal.getsignal(signal.SIGINT)
-        with training._asking_to_stop() as stop:
+        with train_commands._asking_to_stop() as stop:
             assert stop is None
             assert signal.getsignal(signal.SIGINT) is handler
     finally:

@@ -21,9 +21,9 @@ from torch_srelu.lab.models.sequential import (
     SequentialSpec,
     average_pool,
 )
-from torch_srelu.lab.runtime.distributed import Team
+from torch_srelu.lab.runtime.distributed import ProcessGroup
 from torch_srelu.lab.training.loop import train
-from torch_srelu.lab.training.trainer import Session
+from torch_srelu.lab.training.trainer import Trainer
 
 CPU = torch.device("cpu")
 # Workers are forked; Python 3.12 warns of that in a process with threads, which they do not use.
@@ -86,7 +86,7 @@ def test_both_kinds_are_really_used(folder, monkeypatch):
 
 
 def source(folder: Path, **changes) -> pipeline.DataPipeline:
-    return pipeline.open_data_pipeline(run_of(**changes), folder, CPU, Team())
+    return pipeline.open_data_pipeline(run_of(**changes), folder, CPU, ProcessGroup())
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -95,7 +95,7 @@ def test_a_run_goes_on_in_the_middle_of_an_epoch(folder, tmp_path, monkeypatch, 
         monkeypatch.setattr(pipeline, "RESIDENT_BYTES", 0)
     run = run_of("relu")
     whole = train(run, tmp_path / "whole", folder, device=CPU)
-    first = Session(run, folder, CPU, Team(), capture=False)
+    first = Trainer(run, folder, CPU, ProcessGroup(), capture=False)
     first.train_epoch(lambda: None)
     state = {}
 
@@ -110,7 +110,7 @@ def test_a_run_goes_on_in_the_middle_of_an_epoch(folder, tmp_path, monkeypatch, 
         first.train_epoch(stop)
     first.close()
     assert (state["epoch"], state["step"]) == (1, 1)
-    second = Session(run, folder, CPU, Team(), capture=False)
+    second = Trainer(run, folder, CPU, ProcessGroup(), capture=False)
     second.load_state_dict(state)
     for expected in whole.metrics[1:]:
         found = second.train_epoch(lambda: None)
@@ -122,7 +122,7 @@ def test_parts_and_validation_share_out_the_images(folder, monkeypatch, kept):
     if not kept:
         monkeypatch.setattr(pipeline, "RESIDENT_BYTES", 0)
     run = run_of("relu", validation=1 / 3)
-    whole = pipeline.open_data_pipeline(run, folder, CPU, Team())
+    whole = pipeline.open_data_pipeline(run, folder, CPU, ProcessGroup())
     held = [len(labels) for _, labels in whole.validation() or ()]
     assert sum(held) == 6
     images = torch.cat(list(whole.local_images()))
@@ -130,7 +130,7 @@ def test_parts_and_validation_share_out_the_images(folder, monkeypatch, kept):
     assert torch.equal(torch.cat(list(whole.local_images())), images)  # can be read again
     assert torch.equal(whole.first(5), images[:5])
     for rank in (0, 1):
-        whole.group = Team(rank, 2)
+        whole.group = ProcessGroup(rank, 2)
         assert torch.equal(torch.cat(list(whole.local_images())), images[rank::2])
 
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ... import SReLU, srelu
 from ...ops import reference
-from ..runtime.cuda_graphs import captured
+from ..runtime.cuda_graphs import capture_graph
 
 FLOOR = "byte floor"
 PASSES = {"forward": 1.0, "forward+backward": 2.5}  # times that its bytes amount to
@@ -183,7 +183,7 @@ def _graph_timer() -> Callable[[Callable], Callable[[], float]]:
     flush = torch.empty(256 * 2**20, dtype=torch.int8, device="cuda")
 
     def timer(call: Callable) -> Callable[[], float]:
-        graph = captured(call)
+        graph = capture_graph(call)
 
         def timed() -> float:
             start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))

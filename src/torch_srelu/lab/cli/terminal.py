@@ -16,8 +16,8 @@ from .file_errors import explain
 
 FAILED, INTERRUPTED = 1, 130
 
-LEADS = os.environ.get("RANK", "0") == "0"  # of several processes under torchrun, one speaks
-console = Console(highlight=False, quiet=not LEADS)
+IS_RANK_0 = os.environ.get("RANK", "0") == "0"  # of several processes under torchrun, one speaks
+console = Console(highlight=False, quiet=not IS_RANK_0)
 errors = Console(highlight=False, stderr=True)
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..._text import counted
-from ..runtime.distributed import Team
+from ..runtime.distributed import ProcessGroup
 from ..runtime.seeds import generator
 
 
@@ -80,7 +80,13 @@ class TensorBatches(TrainingBatches):
     """
 
     def __init__(
-        self, images: Tensor, labels: Tensor, batch: int, seed: int, flips: bool, group: Team
+        self,
+        images: Tensor,
+        labels: Tensor,
+        batch: int,
+        seed: int,
+        flips: bool,
+        group: ProcessGroup,
     ) -> None:
         self.images, self.labels, self.seed = images, labels, seed
         self.device = images.device

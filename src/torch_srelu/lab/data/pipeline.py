@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..._text import counted
-from ..runtime.distributed import Team
+from ..runtime.distributed import ProcessGroup
 from .batches import TensorBatches, TrainingBatches
 from .data_errors import DataError
 from .datasets import dataset
@@ -86,7 +86,7 @@ class DataPipeline:
 
 
 def open_data_pipeline(
-    run: DataConfig, root: Path | str | None, device: torch.device, group: Team
+    run: DataConfig, root: Path | str | None, device: torch.device, group: ProcessGroup
 ) -> DataPipeline:
     """Reads the training part of the run's data set; its test part stays closed."""
     photographs = dataset(run.dataset).kind == "photographs"
@@ -108,7 +108,7 @@ class TensorPipeline(DataPipeline):
     """Images that are small enough to be prepared once and kept on the device."""
 
     def __init__(
-        self, run: DataConfig, root: Path | str | None, device: torch.device, group: Team
+        self, run: DataConfig, root: Path | str | None, device: torch.device, group: ProcessGroup
     ) -> None:
         self.run, self.root, self.device, self.group = run, root, device, group
         images, labels = load(run.dataset, "train", root)
@@ -167,7 +167,7 @@ class PhotographPipeline(DataPipeline):
     """
 
     def __init__(
-        self, run: DataConfig, root: Path | str | None, device: torch.device, group: Team
+        self, run: DataConfig, root: Path | str | None, device: torch.device, group: ProcessGroup
     ) -> None:
         self.run, self.device, self.group = run, device, group
         self.workers = min(_MAX_WORKERS, (os.cpu_count() or 1) // group.world)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config.run import Run
-from ..runtime.distributed import Team
+from ..runtime.distributed import ProcessGroup
 from ..util import files
 from . import run_record
 from .run_record import Record
@@ -23,15 +23,15 @@ class RecordLockedError(RuntimeError):
 
 @contextlib.contextmanager
 def locked_record(
-    root: Path, run: Run, environment: dict[str, Any], group: Team
+    root: Path, run: Run, environment: dict[str, Any], group: ProcessGroup
 ) -> Iterator[Record]:
     """The unfinished record of the run, or a new one, locked for this group; or a finished one."""
-    if not group.leads:
-        yield run_record.load(group.tell(None))
+    if not group.is_rank_0:
+        yield run_record.load(group.broadcast(None))
         return
     with contextlib.ExitStack() as locks:
         record = _lock(root, run, environment, locks)
-        group.tell(record.folder)
+        group.broadcast(record.folder)
         yield record
 
 

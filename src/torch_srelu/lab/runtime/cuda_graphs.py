@@ -10,7 +10,7 @@ import torch
 _WARM_UP = 3  # calls before a capture, in which libraries choose their kernels
 
 
-def captured(
+def capture_graph(
     work: Callable[[], object],
     warm_up: Callable[[], object] | None = None,
     generators: Sequence[torch.Generator] = (),

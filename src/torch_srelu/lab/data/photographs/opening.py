@@ -8,13 +8,13 @@ import torch.distributed as dist
 
 from torch_srelu._data_parallel import all_gather_objects
 
-from ...runtime.distributed import Team
+from ...runtime.distributed import ProcessGroup
 from ..data_errors import DataError
 from .listing import PARTS, Listing, check_same_classes, from_folders
 from .shards import find_shards, from_shards
 
 
-def open_images(root: Path | str, group: Team) -> tuple[Listing, Listing]:
+def open_images(root: Path | str, group: ProcessGroup) -> tuple[Listing, Listing]:
     """The listings of "train" and "val" below ``root``, of shards where there are any.
 
     All processes must see the same files; if one does not, all of them raise the same
@@ -44,7 +44,9 @@ def _open(root: Path) -> tuple[Listing, Listing]:
     return train, val
 
 
-def _first_problem(problem: str | None, contents: dict[str, int], group: Team) -> str | None:
+def _first_problem(
+    problem: str | None, contents: dict[str, int], group: ProcessGroup
+) -> str | None:
     """The first problem that any process has, the same for all."""
     if group.world == 1:
         return problem

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator
 import torch
 from torch import Tensor
 
-from ...runtime.distributed import Team
+from ...runtime.distributed import ProcessGroup
 from ..batches import TensorBatches, TrainingBatches, epoch_order, whole_steps
 from .crops import CROP_SIZE, MARGIN, STORED_SIZE, Crops, SubtractMean, central_crops, random_crops
 from .decoding_workers import CropRequest, DecodedBatch, DecodingLoader
@@ -60,7 +60,7 @@ class StreamedBatches(TrainingBatches):
         batch: int,
         seed: int,
         device: torch.device,
-        group: Team,
+        group: ProcessGroup,
         workers: int,
     ) -> None:
         self.steps, self.device = whole_steps(len(listing), batch), device
@@ -115,7 +115,9 @@ class ResidentBatches(TensorBatches):
         group: The processes that share the batch.
     """
 
-    def __init__(self, images: Tensor, labels: Tensor, batch: int, seed: int, group: Team) -> None:
+    def __init__(
+        self, images: Tensor, labels: Tensor, batch: int, seed: int, group: ProcessGroup
+    ) -> None:
         super().__init__(images, labels, batch, seed, flips=False, group=group)
         start, unmirrored = torch.zeros_like(labels), torch.zeros_like(labels, dtype=torch.bool)
         self.crops = Crops(start, start.clone(), unmirrored)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FOLDER = "tensorboard"
 
 
-class Events:
+class TensorBoardWriter:
     """Writes each epoch's metrics to ``<record>/tensorboard``."""
 
     def __init__(self) -> None:
@@ -67,12 +67,12 @@ class Events:
 
 
 @contextmanager
-def events(wanted: bool) -> Iterator[Events | None]:
-    """An `Events` that is closed at the end, or None if it is not wanted."""
+def events(wanted: bool) -> Iterator[TensorBoardWriter | None]:
+    """An `TensorBoardWriter` that is closed at the end, or None if it is not wanted."""
     if not wanted:
         yield None
         return
-    writer = Events()
+    writer = TensorBoardWriter()
     try:
         yield writer
     finally:

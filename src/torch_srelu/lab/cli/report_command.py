@@ -25,7 +25,7 @@ RECORDS = Path("runs")
 PAGE = "report.html"
 
 
-class Format(StrEnum):
+class TableFormat(StrEnum):
     """How the tables are printed."""
 
     text = "text"
@@ -44,8 +44,8 @@ def report(
         Path | None, typer.Option(help="HTML file to write.", show_default=f"FOLDER/{PAGE}")
     ] = None,
     format: Annotated[
-        Format, typer.Option(help="Print the tables as this; all but text write no HTML.")
-    ] = Format.text,
+        TableFormat, typer.Option(help="Print the tables as this; all but text write no HTML.")
+    ] = TableFormat.text,
 ) -> None:
     """Make tables and the report from the records of finished runs.
 
@@ -60,19 +60,19 @@ def report(
                 "another folder"
             )
         comparisons = comparison.compare(found, baseline)
-        if format is not Format.text:
-            print(printed(comparisons, format), end="")
+        if format is not TableFormat.text:
+            print(format_tables(comparisons, format), end="")
             return
         for c in comparisons:
             console.print(comparison_tables.terminal(c))
         write_page(comparisons, out or folder / PAGE)
 
 
-def printed(comparisons: Sequence[Comparison], format: Format) -> str:
+def format_tables(comparisons: Sequence[Comparison], format: TableFormat) -> str:
     """The tables in one of the formats for files."""
-    if format is Format.csv:
+    if format is TableFormat.csv:
         return comparison_tables.to_csv(comparisons)
-    if format is Format.json:
+    if format is TableFormat.json:
         return comparison_tables.to_json(comparisons)
     return "\n".join(map(comparison_tables.markdown, comparisons))
 

@@ -23,11 +23,19 @@ from ..training.loop import train as train_run
 from ..util import files
 from ..util.choices import check_choice
 from .board import Board, shown
-from .choosing import SETTINGS, chosen_runs, parse_settings, rivals_in_words
-from .data import DataFolder, check_data_folder
-from .reporting import PAGE, RECORDS, write_page
-from .tensorboard import events
-from .terminal import INTERRUPTED, LEADS, console, errors, examples, one_line_errors, plain_warnings
+from .data_commands import DataFolder, check_data_folder
+from .report_command import PAGE, RECORDS, write_page
+from .run_arguments import SETTINGS, chosen_runs, parse_settings, rivals_in_words
+from .tensorboard_writer import events
+from .terminal import (
+    INTERRUPTED,
+    IS_RANK_0,
+    console,
+    errors,
+    examples,
+    one_line_errors,
+    plain_warnings,
+)
 
 _IMPATIENT = 1.0  # seconds after which a second Ctrl-C is meant as one: keys are hit twice
 
@@ -119,7 +127,7 @@ def compare(
         decisions = _decisions(settings, net=net, epochs=epochs)
         runs = chosen_runs(typed, range(1, seeds + 1), dataset, decisions)
         found = _train_all(runs, records_folder, data, device, tensorboard)
-        if not LEADS:
+        if not IS_RANK_0:
             return
         base = baseline and comparison.rival_names(runs)[typed.index(baseline)]
         (result,) = comparison.compare(found, base)
@@ -189,7 +197,7 @@ def _train_all(
                 for run in runs:
                     record = train_run(run, folder, data, after_epoch, view.see, device, stop=stop)
                     view.close(record)
-                    if writer and LEADS:
+                    if writer and IS_RANK_0:
                         writer.complete(record)
                     found.append(record)
     except (Stopped, KeyboardInterrupt) as how:

@@ -27,7 +27,7 @@ EXAMPLES = examples(
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-class Layout(StrEnum):
+class MemoryLayout(StrEnum):
     """How the tensor lies in memory."""
 
     contiguous = "contiguous"
@@ -41,7 +41,7 @@ def bench(
     ] = None,
     shape: Annotated[str, typer.Option(help="Sizes, batch and channels first.")] = "64x192x32x32",
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
-    layout: Annotated[Layout, typer.Option(help="Memory layout.")] = Layout.contiguous,
+    layout: Annotated[MemoryLayout, typer.Option(help="Memory layout.")] = MemoryLayout.contiguous,
     rounds: Annotated[int, typer.Option(min=2, help="How often everything is timed.")] = 10,
 ) -> None:
     """Time SReLU and its rivals on the device that is there.
