@@ -32,9 +32,9 @@ from torch_srelu.lab.data.batches import Batches
 from torch_srelu.lab.data.pipeline import EVALUATED
 from torch_srelu.lab.models.nin_networks import build
 from torch_srelu.lab.records.collect_env import environment
-from torch_srelu.lab.runtime.distributed import Team
+from torch_srelu.lab.runtime.distributed import ProcessGroup
 from torch_srelu.lab.runtime.seeds import DropoutStream
-from torch_srelu.lab.training.step import Step, forward, make_optimizer
+from torch_srelu.lab.training.step import TrainingStep, forward, make_optimizer
 
 BATCH = 128  # of the training
 TIMED = ("epoch_s", "forward_s", "scans_s", "adapt_s")
@@ -61,9 +61,11 @@ class Bench:
         net = build(run.net, run.activation, seed=run.seed, dropout=dropout).to(device)
         if device.type == "cuda":
             net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        batches = Batches(data, labels, BATCH, run.seed, flips=False, team=Team())
+        batches = Batches(data, labels, BATCH, run.seed, flips=False, team=ProcessGroup())
         optimizer, capture = make_optimizer(net, run), device.type == "cuda"
-        self.step = Step(net, optimizer, batches, dropout, run, Team(), capture, capture)
+        self.step = TrainingStep(
+            net, optimizer, batches, dropout, run, ProcessGroup(), capture, capture
+        )
         self.net, self.device, self.steps = net, device, batches.steps
         self.images, self.batches = images, data.split(EVALUATED)
         self.calls = 0

@@ -30,9 +30,9 @@ from torch_srelu.lab.data.datasets import dataset
 from torch_srelu.lab.data.locations import locate
 from torch_srelu.lab.paper.systems import SYSTEMS
 from torch_srelu.lab.records.collect_env import environment
-from torch_srelu.lab.runtime.distributed import Team, choose_device
+from torch_srelu.lab.runtime.distributed import ProcessGroup, choose_device
 from torch_srelu.lab.training.loop import algorithms
-from torch_srelu.lab.training.trainer import Session
+from torch_srelu.lab.training.trainer import Trainer
 
 COLUMNS = (
     *("what", "activation", "images_per_s", "lowest", "highest", "rounds", "steps", "batch"),
@@ -96,20 +96,20 @@ def measure(what: str, name: str, given: argparse.Namespace) -> Row:
     return row | {"workers": 0 if what == KEPT else workers}
 
 
-def opened(run: Run, streamed: bool, given: argparse.Namespace) -> Session:
+def opened(run: Run, streamed: bool, given: argparse.Namespace) -> Trainer:
     """A run that is about to begin, with images that are kept or streamed."""
     usual = pipeline.KEPT_BYTES
     pipeline.KEPT_BYTES = 0 if streamed else usual
     cuda = given.device.type == "cuda"
     try:
-        return Session(run, given.data, given.device, Team(), capture=cuda, compiled=cuda)
+        return Trainer(run, given.data, given.device, ProcessGroup(), capture=cuda, compiled=cuda)
     finally:
         pipeline.KEPT_BYTES = usual
 
 
-def rate(session: Session, alone: bool, epoch: int, steps: int) -> float:
+def rate(session: Trainer, alone: bool, epoch: int, steps: int) -> float:
     """Images a second over ``steps`` steps of an epoch, after its first one."""
-    step, batches = session.take_step, session.batches
+    step, batches = session.training_step, session.batches
 
     def go(number: int) -> None:
         if alone:

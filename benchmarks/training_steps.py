@@ -19,9 +19,9 @@ from torch_srelu.lab.config.recipes import recipe
 from torch_srelu.lab.data.batches import Batches
 from torch_srelu.lab.models.nin_networks import build
 from torch_srelu.lab.runtime.cuda_graphs import captured
-from torch_srelu.lab.runtime.distributed import Team
+from torch_srelu.lab.runtime.distributed import ProcessGroup
 from torch_srelu.lab.runtime.seeds import DropoutStream
-from torch_srelu.lab.training.step import Step, make_optimizer
+from torch_srelu.lab.training.step import TrainingStep, make_optimizer
 
 RELU, SRELU = "relu", "srelu"
 RECOMPUTED, IN_PART = "srelu recomputed", "srelu recomputed in part"
@@ -90,11 +90,11 @@ def _nin(activation: str, mode: str, setting: Setting) -> Work:
     if activation == IN_PART:
         _recompute_in(net, PARTS["nin"])
     images, labels = setting.data(4, 32, 10)
-    batches = Batches(images, labels, setting.batch, run.seed, flips=False, team=Team())
+    batches = Batches(images, labels, setting.batch, run.seed, flips=False, team=ProcessGroup())
     batches.begin(0)
     optimizer, capture = make_optimizer(net, run), "captured" in mode
     compiled = "compiled" in mode
-    step = Step(net, optimizer, batches, dropout, run, Team(), compiled, capture)
+    step = TrainingStep(net, optimizer, batches, dropout, run, ProcessGroup(), compiled, capture)
 
     def work() -> None:
         batches.position.zero_()

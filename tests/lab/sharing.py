@@ -15,16 +15,16 @@ import torch.distributed as dist
 
 from torch_srelu.lab.config.recipes import recipe
 from torch_srelu.lab.config.run import Run
-from torch_srelu.lab.runtime.distributed import team, world_size
+from torch_srelu.lab.runtime.distributed import init_process_group, world_size
 from torch_srelu.lab.training.loop import train
-from torch_srelu.lab.training.trainer import Session
+from torch_srelu.lab.training.trainer import Trainer
 
 CPU = torch.device("cpu")
 
 
-def trained(world: int) -> Session:
+def trained(world: int) -> Trainer:
     """A session of ``world`` processes at the end of its training."""
-    session = Session(run_of(world), None, CPU, team(world, CPU), capture=False)
+    session = Trainer(run_of(world), None, CPU, init_process_group(world, CPU), capture=False)
     for _ in range(session.run.epochs):
         session.train_epoch(lambda: None)
     return session

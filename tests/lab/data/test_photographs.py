@@ -26,14 +26,18 @@ from torch_srelu.lab.data.photographs.photograph_batches import (
     evaluated,
     load_whole,
 )
-from torch_srelu.lab.runtime.distributed import Team
+from torch_srelu.lab.runtime.distributed import ProcessGroup
 from two_processes import run_in_two_processes
 
 CPU = torch.device("cpu")
 
 
-def streamed(listing: Listing, workers: int = 0, team: Team | None = None) -> StreamedBatches:
-    return StreamedBatches(listing, 4, seed=3, device=CPU, team=team or Team(), workers=workers)
+def streamed(
+    listing: Listing, workers: int = 0, team: ProcessGroup | None = None
+) -> StreamedBatches:
+    return StreamedBatches(
+        listing, 4, seed=3, device=CPU, team=team or ProcessGroup(), workers=workers
+    )
 
 
 def epoch(batches, number: int, step: int = 0) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -57,7 +61,7 @@ def folders(tmp_path_factory) -> Path:
 
 
 def test_folders_are_listed_by_class(folders):
-    train, val = open_images(folders, Team())
+    train, val = open_images(folders, ProcessGroup())
     assert train.classes == val.classes == CLASSES
     assert train.labels.tolist() == [0] * 4 + [1] * 4 + [2] * 4
     assert len(val) == 6
@@ -66,8 +70,8 @@ def test_folders_are_listed_by_class(folders):
 
 
 def test_shards_hold_the_same_images(folders, tmp_path):
-    train, _ = open_images(folders, Team())
-    packed, val = open_images(write_shards(tmp_path), Team())
+    train, _ = open_images(folders, ProcessGroup())
+    packed, val = open_images(write_shards(tmp_path), ProcessGroup())
     assert packed.classes == val.classes == ("0", "1", "2")
     in_folders = sorted((label, train.read(i)) for i, label in enumerate(train.labels.tolist()))
     in_shards = sorted((label, packed.read(i)) for i, label in enumerate(packed.labels.tolist()))
@@ -78,7 +82,7 @@ def test_shards_hold_the_same_images(folders, tmp_path):
 def test_shards_may_lie_in_a_folder_a_part(tmp_path):
     for part in ("train", "val"):
         write_shard(tmp_path / part / "a.tar", {"x/1.png": encoded(1, "PNG"), "x/1.cls": b"0\n"})
-    train, _ = open_images(tmp_path, Team())
+    train, _ = open_images(tmp_path, ProcessGroup())
     assert train.name(0) == "train/a.tar:x/1.png"
     assert train.read(0) == encoded(1, "PNG")
 
@@ -94,7 +98,7 @@ def test_images_become_squares_of_red_green_and_blue():
 
 
 def test_a_batch_is_cut_mirrored_and_without_the_mean(folders):
-    train, _ = open_images(folders, Team())
+    train, _ = open_images(folders, ProcessGroup())
     (x, y), *_ = epoch(streamed(train), 1)
     crops = random_crops(len(train), 3, 1)
     for image, label, i in zip(x, y, epoch_order(12, 4, 3, 1)[0].tolist(), strict=True):
@@ -107,7 +111,7 @@ def test_a_batch_is_cut_mirrored_and_without_the_mean(folders):
 
 
 def test_an_epoch_visits_each_image_once_and_epochs_differ(folders):
-    train, _ = open_images(folders, Team())
+    train, _ = open_images(folders, ProcessGroup())
     batches = streamed(train)
     first, second = epoch(batches, 0), epoch(batches, 1)
     assert sorted(torch.cat([y for _, y in first]).tolist()) == train.labels.tolist()
@@ -118,7 +122,7 @@ def test_an_epoch_visits_each_image_once_and_epochs_differ(folders):
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_epoch_goes_on_from_any_step(folders, workers):
-    train, _ = open_images(folders, Team())
+    train, _ = open_images(folders, ProcessGroup())
     whole = epoch(streamed(train), 1)
     batches = streamed(train, workers)
     batches.begin(0)
@@ -129,7 +133,7 @@ def test_an_epoch_goes_on_from_any_step(folders, workers):
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_no_worker_stays_behind(folders):
-    train, _ = open_images(folders, Team())
+    train, _ = open_images(folders, ProcessGroup())
     batches = streamed(train, workers=2)
     epoch(batches, 0)
     assert not multiprocessing.active_children()
@@ -141,19 +145,19 @@ def test_no_worker_stays_behind(folders):
 
 
 def test_images_kept_on_the_device_give_the_same_batches(folders):
-    train, _ = open_images(folders, Team())
+    train, _ = open_images(folders, ProcessGroup())
     images, labels, skipped = load_whole(train, CPU, workers=0)
     assert not skipped
-    kept = KeptBatches(images, labels, 4, seed=3, team=Team())
+    kept = KeptBatches(images, labels, 4, seed=3, team=ProcessGroup())
     for number in (0, 1):
         assert equal(epoch(kept, number), epoch(streamed(train), number))
     assert equal(epoch(kept, 1, step=1), epoch(streamed(train), 1, step=1))
 
 
 def test_processes_share_each_batch(folders):
-    train, _ = open_images(folders, Team())
+    train, _ = open_images(folders, ProcessGroup())
     whole = epoch(streamed(train), 0)
-    halves = [epoch(streamed(train, team=Team(rank, 2)), 0) for rank in (0, 1)]
+    halves = [epoch(streamed(train, team=ProcessGroup(rank, 2)), 0) for rank in (0, 1)]
     joined = [
         (torch.cat([a, c]), torch.cat([b, d])) for (a, b), (c, d) in zip(*halves, strict=True)
     ]
@@ -161,7 +165,7 @@ def test_processes_share_each_batch(folders):
 
 
 def test_evaluation_sees_the_middle_of_every_image(folders):
-    _, val = open_images(folders, Team())
+    _, val = open_images(folders, ProcessGroup())
     (x, y), *rest = evaluated(val, CPU, workers=0, skipped=set())
     assert not rest
     assert torch.equal(y, val.labels)
@@ -174,7 +178,7 @@ def test_an_image_that_cannot_be_decoded_is_skipped_and_named(tmp_path):
     root = write_folders(tmp_path)
     whole = (root / "train/n02/1.JPEG").read_bytes()
     (root / "train/n02/1.JPEG").write_bytes(whole[: len(whole) // 2])  # cut short
-    train, _ = open_images(root, Team())
+    train, _ = open_images(root, ProcessGroup())
     batches = streamed(train)
     with pytest.warns(UserWarning, match="train/n02/1.JPEG cannot be decoded and is skipped"):
         taken = epoch(batches, 0)
@@ -194,7 +198,7 @@ def test_a_last_batch_of_nothing_but_an_unreadable_image_is_left_out(
 ):
     root = write_folders(tmp_path)
     (root / "train/n03/3.JPEG").write_bytes(b"no image")
-    train, _ = open_images(root, Team())
+    train, _ = open_images(root, ProcessGroup())
     monkeypatch.setattr(batches_module, "_READ", 11)  # the twelfth image is a batch of its own
     with pytest.warns(UserWarning, match="train/n03/3.JPEG cannot be decoded and is skipped"):
         images, labels, skipped = load_whole(train, CPU, workers)
@@ -212,8 +216,8 @@ def test_a_last_batch_of_nothing_but_an_unreadable_image_is_left_out(
 def test_a_training_batch_without_any_image_is_an_error_in_plain_words(tmp_path, workers):
     root = write_folders(tmp_path)
     (root / "train/n03/3.JPEG").write_bytes(b"no image")
-    train, _ = open_images(root, Team())
-    alone = StreamedBatches(train, 1, seed=1, device=CPU, team=Team(), workers=workers)
+    train, _ = open_images(root, ProcessGroup())
+    alone = StreamedBatches(train, 1, seed=1, device=CPU, team=ProcessGroup(), workers=workers)
     message = r"^no image of a whole batch can be decoded, first train/n03/3.JPEG: replace or "
     with (
         pytest.warns(UserWarning, match="cannot be decoded"),
@@ -226,7 +230,7 @@ def test_too_many_unreadable_images_are_an_error(tmp_path):
     root = write_folders(tmp_path)
     for name in ("0", "3"):
         (root / f"train/n03/{name}.JPEG").write_bytes(b"no image")
-    train, _ = open_images(root, Team())
+    train, _ = open_images(root, ProcessGroup())
     message = r"2 of 12 images .* 1 that are skipped: train/n03/0.JPEG"
     with (
         pytest.warns(UserWarning, match="cannot be decoded"),  # the first one
@@ -239,7 +243,7 @@ def test_a_small_share_is_allowed(tmp_path, monkeypatch):
     root = write_folders(tmp_path)
     for name in ("0", "3"):
         (root / f"train/n03/{name}.JPEG").write_bytes(b"no image")
-    train, _ = open_images(root, Team())
+    train, _ = open_images(root, ProcessGroup())
     monkeypatch.setattr(decoding_workers, "UNREADABLE_SHARE", 2 / 12)
     batches = streamed(train)
     with pytest.warns(UserWarning, match="cannot be decoded"):
@@ -251,35 +255,35 @@ def test_class_folders_that_differ_are_refused(tmp_path):
     root = write_folders(tmp_path)
     (root / "val/n02").rename(root / "val/n09")
     with pytest.raises(DataError, match=r"only in train: n02; only in val: n09"):
-        open_images(root, Team())
+        open_images(root, ProcessGroup())
 
 
 def test_empty_and_missing_folders_are_refused(tmp_path):
     with pytest.raises(DataError, match=r"train has no class folders: expected"):
-        open_images(tmp_path, Team())
+        open_images(tmp_path, ProcessGroup())
     root = write_folders(tmp_path)
     for image in (root / "train/n01").iterdir():
         image.unlink()
     with pytest.raises(DataError, match=r"train/n01 holds no image"):
-        open_images(root, Team())
+        open_images(root, ProcessGroup())
 
 
 def test_a_missing_shard_is_named(tmp_path):
     root = write_shards(tmp_path, shards=3)
     (root / "train-000001.tar").unlink()
     with pytest.raises(DataError, match=r"lacks train-000001.tar: an epoch needs every shard"):
-        open_images(root, Team())
+        open_images(root, ProcessGroup())
 
 
 def test_a_shard_that_both_parts_would_take_is_refused(tmp_path):
     root = tmp_path
     write_shard(root / "trainval-000000.tar", {"1.jpg": encoded(1), "1.cls": b"0"})
     with pytest.raises(DataError, match=r"trainval-000000.tar has train and val in its name"):
-        open_images(root, Team())
+        open_images(root, ProcessGroup())
     (root / "train").mkdir()
     (root / "trainval-000000.tar").rename(root / "train/trainval-000000.tar")
     write_shard(root / "val/test.tar", {"2.jpg": encoded(2), "2.cls": b"0"})
-    assert [len(listing) for listing in open_images(root, Team())] == [1, 1]
+    assert [len(listing) for listing in open_images(root, ProcessGroup())] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -293,7 +297,7 @@ def test_a_shard_that_both_parts_would_take_is_refused(tmp_path):
 def test_shards_without_sense_are_refused(tmp_path, members, message):
     write_shard(tmp_path / "train-0.tar", members)
     with pytest.raises(DataError, match=message):
-        open_images(tmp_path, Team())
+        open_images(tmp_path, ProcessGroup())
 
 
 def test_a_damaged_shard_is_refused(tmp_path):
@@ -301,18 +305,18 @@ def test_a_damaged_shard_is_refused(tmp_path):
     shard = root / "train-000001.tar"
     shard.write_bytes(shard.read_bytes()[:3000])
     with pytest.raises(DataError, match=r"train-000001.tar is damaged or no tar file"):
-        open_images(root, Team())
+        open_images(root, ProcessGroup())
 
 
 def test_a_batch_larger_than_the_data_is_refused(folders):
-    train, _ = open_images(folders, Team())
+    train, _ = open_images(folders, ProcessGroup())
     with pytest.raises(ValueError, match="a batch of 13 images is more than the 12"):
-        StreamedBatches(train, 13, seed=0, device=CPU, team=Team(), workers=0)
+        StreamedBatches(train, 13, seed=0, device=CPU, team=ProcessGroup(), workers=0)
 
 
 def missing_for_one(rank: int, group) -> None:
     """Process 1 has folders of its own: in one the last shard is missing, one has a gap."""
-    base, team = Path(os.environ["PHOTOGRAPHS"]), Team(rank, 2)
+    base, team = Path(os.environ["PHOTOGRAPHS"]), ProcessGroup(rank, 2)
     assert len(open_images(base / "whole", team)[0]) == 12
     with pytest.raises(DataError, match=r"process 1 sees 0 images in train-000001.tar where"):
         open_images(base / ("no last" if rank else "whole"), team)
@@ -336,5 +340,5 @@ def test_links_in_a_shard_are_not_followed(tmp_path):
         link = tarfile.TarInfo("9_9.jpg")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/hostname"
         archive.addfile(link)
-    train, _ = open_images(root, Team())
+    train, _ = open_images(root, ProcessGroup())
     assert len(train) == 12

@@ -15,9 +15,9 @@ from torch_srelu.lab.data.photographs.photograph_batches import KeptBatches, Str
 from torch_srelu.lab.models import network_registry
 from torch_srelu.lab.models.layers import normal
 from torch_srelu.lab.models.rivals.stack import Conv, Dense, Plan, Pool, average
-from torch_srelu.lab.runtime.distributed import Team
+from torch_srelu.lab.runtime.distributed import ProcessGroup
 from torch_srelu.lab.training.loop import train
-from torch_srelu.lab.training.trainer import Session
+from torch_srelu.lab.training.trainer import Trainer
 
 CPU = torch.device("cpu")
 # Workers are forked; Python 3.12 warns of that in a process with threads, which they do not use.
@@ -78,7 +78,7 @@ def test_both_kinds_are_really_used(folder, monkeypatch):
 
 
 def source(folder: Path, **changes) -> pipeline.Source:
-    return pipeline.open_source(run_of(**changes), folder, CPU, Team())
+    return pipeline.open_source(run_of(**changes), folder, CPU, ProcessGroup())
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -87,7 +87,7 @@ def test_a_run_goes_on_in_the_middle_of_an_epoch(folder, tmp_path, monkeypatch, 
         monkeypatch.setattr(pipeline, "KEPT_BYTES", 0)
     run = run_of("relu")
     whole = train(run, tmp_path / "whole", folder, device=CPU)
-    first = Session(run, folder, CPU, Team(), capture=False)
+    first = Trainer(run, folder, CPU, ProcessGroup(), capture=False)
     first.train_epoch(lambda: None)
     state = {}
 
@@ -102,7 +102,7 @@ def test_a_run_goes_on_in_the_middle_of_an_epoch(folder, tmp_path, monkeypatch, 
         first.train_epoch(stop)
     first.close()
     assert (state["epoch"], state["step"]) == (1, 1)
-    second = Session(run, folder, CPU, Team(), capture=False)
+    second = Trainer(run, folder, CPU, ProcessGroup(), capture=False)
     second.load_state_dict(state)
     for expected in whole.metrics[1:]:
         found = second.train_epoch(lambda: None)
@@ -114,7 +114,7 @@ def test_parts_and_validation_share_out_the_images(folder, monkeypatch, kept):
     if not kept:
         monkeypatch.setattr(pipeline, "KEPT_BYTES", 0)
     run = run_of("relu", validation=1 / 3)
-    whole = pipeline.open_source(run, folder, CPU, Team())
+    whole = pipeline.open_source(run, folder, CPU, ProcessGroup())
     held = [len(labels) for _, labels in whole.validation() or ()]
     assert sum(held) == 6
     images = torch.cat(list(whole.own_part()))
@@ -122,7 +122,7 @@ def test_parts_and_validation_share_out_the_images(folder, monkeypatch, kept):
     assert torch.equal(torch.cat(list(whole.own_part())), images)  # can be read again
     assert torch.equal(whole.first(5), images[:5])
     for rank in (0, 1):
-        whole.team = Team(rank, 2)
+        whole.team = ProcessGroup(rank, 2)
         assert torch.equal(torch.cat(list(whole.own_part())), images[rank::2])
 
 

@@ -15,7 +15,7 @@ from command import process
 from torch_srelu.lab.config.recipes import recipe
 from torch_srelu.lab.config.run import Run
 from torch_srelu.lab.engine import worker
-from torch_srelu.lab.engine.local_processes import LOGS, Event, NotSaved, train_side_by_side
+from torch_srelu.lab.engine.local_processes import LOGS, Event, UnsavedRunsError, train_runs
 from torch_srelu.lab.paper.contests import Contest, Entry, wanted
 from torch_srelu.lab.records import checkpoints, run_record
 from torch_srelu.lab.training.loop import train
@@ -45,9 +45,9 @@ def test_a_process_whose_starter_is_gone_stops_and_goes_on_bit_for_bit(tmp_path:
     assert stopped.result is None
     assert checkpoints.load(stopped.folder) is not None
 
-    events = list(train_side_by_side(lambda _: [run], root, jobs=2))
+    events = list(train_runs(lambda _: [run], root, jobs=2))
     assert kinds(events) == {("started", "srelu", 1): 1, ("ended", "srelu", 1): 1}
-    assert list(train_side_by_side(lambda _: [run], root)) == []  # nothing is left to do
+    assert list(train_runs(lambda _: [run], root)) == []  # nothing is left to do
     (one,), other = run_record.find(root), train(run, tmp_path / "b")
     assert [m._replace(seconds=0) for m in one.metrics] == [
         m._replace(seconds=0) for m in other.metrics
@@ -71,7 +71,7 @@ def test_a_dead_seed_is_replaced_and_its_rivals_are_stopped(tmp_path: Path) -> N
     contest = Contest("a contest", "digits", "short", entries, count=1)
     known = {dying_at_first("prelu", 2).key(): {"status": "finished"}}  # needs no training
     plan = partial(wanted, [contest])
-    events = list(train_side_by_side(plan, tmp_path, known=known, jobs=2))
+    events = list(train_runs(plan, tmp_path, known=known, jobs=2))
     assert kinds(events) == {
         ("started", "relu", 1): 1,
         ("started", "prelu", 1): 1,
@@ -88,7 +88,7 @@ def test_a_dead_seed_is_replaced_and_its_rivals_are_stopped(tmp_path: Path) -> N
 
 def test_without_time_nothing_is_started(tmp_path: Path) -> None:
     run = recipe("digits", "relu", 1)
-    assert list(train_side_by_side(lambda _: [run], tmp_path, seconds=0)) == []
+    assert list(train_runs(lambda _: [run], tmp_path, seconds=0)) == []
     assert run_record.find(tmp_path) == []
 
 
@@ -98,7 +98,7 @@ def test_one_fails_one_waits_for_another_and_all_are_reported(tmp_path: Path) ->
     further = recipe("digits", "srelu", 1, epochs=1, freeze=0, lr=0.0, start=base.key())
     plan = [failing, further, base]
     known = {base.key(): {"status": "finished"}}  # elsewhere: without the weights that are needed
-    events = list(train_side_by_side(lambda _: plan, tmp_path, tmp_path, known=known, jobs=2))
+    events = list(train_runs(lambda _: plan, tmp_path, tmp_path, known=known, jobs=2))
     happened = [e for e in events if e is not None and e.kind != "progress"]
     order = [(e.kind, e.run.activation) for e in happened if e.run != failing]
     assert order == [
@@ -128,7 +128,7 @@ def remove_records(root: Path) -> None:
 
 def test_a_run_that_cannot_be_saved_when_it_is_stopped_has_failed(tmp_path: Path) -> None:
     plan, happened = [recipe("digits", "relu", 1, epochs=5000)], []
-    for event in train_side_by_side(lambda _: plan, tmp_path):
+    for event in train_runs(lambda _: plan, tmp_path):
         if event is not None and event.kind == "progress" and plan:
             remove_records(tmp_path)
             plan.clear()  # which stops it
@@ -143,7 +143,7 @@ def test_a_run_that_cannot_be_saved_when_it_is_stopped_has_failed(tmp_path: Path
 @pytest.mark.parametrize("saved", [True, False])
 def test_whoever_ends_it_is_told_what_could_not_be_saved(tmp_path: Path, saved: bool) -> None:
     run = recipe("digits", "relu", 1, epochs=5000)
-    events = train_side_by_side(lambda _: [run], tmp_path)
+    events = train_runs(lambda _: [run], tmp_path)
     assert any(event is not None and event.kind == "progress" for event in events)
     if saved:
         events.close()
@@ -152,13 +152,15 @@ def test_whoever_ends_it_is_told_what_could_not_be_saved(tmp_path: Path, saved: 
         assert list((tmp_path / LOGS).iterdir()) == []
         return
     remove_records(tmp_path)
-    with pytest.raises(NotSaved, match=r"1 run could not be saved(.|\n)*relu seed 1: exit code 1"):
+    with pytest.raises(
+        UnsavedRunsError, match=r"1 run could not be saved(.|\n)*relu seed 1: exit code 1"
+    ):
         events.close()
 
 
 def test_a_run_that_fails_when_its_log_is_gone_is_reported(tmp_path: Path) -> None:
     events = []
-    for event in train_side_by_side(lambda _: [recipe("mnist", "relu", 1)], tmp_path, tmp_path):
+    for event in train_runs(lambda _: [recipe("mnist", "relu", 1)], tmp_path, tmp_path):
         if event is not None:
             events.append(event)
             shutil.rmtree(tmp_path / LOGS, ignore_errors=True)

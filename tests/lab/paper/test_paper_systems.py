@@ -20,9 +20,9 @@ from torch_srelu.lab.paper.contests import wanted
 from torch_srelu.lab.paper.system_blocks import SYSTEM_BLOCKS
 from torch_srelu.lab.paper.systems import SYSTEMS, is_short
 from torch_srelu.lab.records import archives, run_record
-from torch_srelu.lab.runtime.distributed import Team
+from torch_srelu.lab.runtime.distributed import ProcessGroup
 from torch_srelu.lab.training.loop import train
-from torch_srelu.lab.training.trainer import Session
+from torch_srelu.lab.training.trainer import Trainer
 
 RUNS = wanted(contests([*SYSTEM_BLOCKS, "apl-neuron"]), {})
 # One of each network and activation; what else differs is augmentation and the seed.
@@ -108,7 +108,9 @@ def test_it_trains_two_steps_and_is_collected(kind, tmp_path, monkeypatch) -> No
 @pytest.mark.parametrize("kind", TWINS)
 def test_its_twin_for_more_classes_trains_two_steps(kind, tmp_path, monkeypatch) -> None:
     data = small_data(TWINS[kind], tmp_path, monkeypatch)
-    session = Session(rehearsal(TWINS[kind]), data, torch.device("cpu"), Team(), capture=False)
+    session = Trainer(
+        rehearsal(TWINS[kind]), data, torch.device("cpu"), ProcessGroup(), capture=False
+    )
     before = [p.detach().clone() for p in session.net.parameters()]
     session.train_epoch(lambda: None)
     assert session.finite

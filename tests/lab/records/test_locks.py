@@ -11,10 +11,10 @@ from torch_srelu.lab.config.recipes import recipe
 from torch_srelu.lab.records import archives, run_record
 from torch_srelu.lab.records.history import History, Metrics
 from torch_srelu.lab.records.locks import LOCK, Busy, held_record
-from torch_srelu.lab.runtime.distributed import Team
+from torch_srelu.lab.runtime.distributed import ProcessGroup
 from torch_srelu.lab.training.callbacks import Progress
 from torch_srelu.lab.training.loop import train
-from torch_srelu.lab.training.trainer import Session
+from torch_srelu.lab.training.trainer import Trainer
 
 RUN = recipe("digits", "relu", 1, epochs=1, batch=64)
 ROUNDS = 40
@@ -38,10 +38,10 @@ def test_a_run_that_ends_while_another_process_gets_ready_is_not_trained_again(
 ):
     def while_loading(*args):
         elsewhere(tmp_path)
-        return Session(*args)
+        return Trainer(*args)
 
     run_record.create(tmp_path, RUN, {})
-    monkeypatch.setattr("torch_srelu.lab.training.loop.Session", while_loading)
+    monkeypatch.setattr("torch_srelu.lab.training.loop.Trainer", while_loading)
     record = train(RUN, tmp_path, on_epoch=trained)
     assert record.result is not None
     assert [found.folder for found in run_record.find(tmp_path)] == [record.folder]
@@ -113,7 +113,7 @@ def _begin_together(root: Path, barrier: Barrier, outcomes: Queue) -> None:
         barrier.wait(timeout=60)
         with contextlib.ExitStack() as opened:
             try:
-                opened.enter_context(held_record(root, run, {}, Team()))
+                opened.enter_context(held_record(root, run, {}, ProcessGroup()))
                 outcomes.put((round, "opened"))
             except (Busy, OSError) as error:
                 outcomes.put((round, type(error).__name__))

@@ -21,10 +21,10 @@ from torch_srelu.lab.models.rivals.stack import (
 from torch_srelu.lab.models.rivals.stochastic_pooling import StochasticPlan, StochasticPool2d
 from torch_srelu.lab.models.rivals.tree_prior import REFINED_FROM, TreeNetwork, TreePlan
 from torch_srelu.lab.records import run_record
-from torch_srelu.lab.runtime.distributed import Team
+from torch_srelu.lab.runtime.distributed import ProcessGroup
 from torch_srelu.lab.training.callbacks import Progress
 from torch_srelu.lab.training.loop import train
-from torch_srelu.lab.training.trainer import Session
+from torch_srelu.lab.training.trainer import Trainer
 
 CPU = torch.device("cpu")
 LAST = Dense("y", 10, acts=False)
@@ -96,8 +96,8 @@ def test_it_learns_and_goes_on_bit_for_bit(tmp_path, net, activation):
     assert torch.equal(record.predictions(), whole.predictions())
 
 
-def session_of(run: Run) -> Session:
-    return Session(run, None, CPU, Team(), capture=False)
+def session_of(run: Run) -> Trainer:
+    return Trainer(run, None, CPU, ProcessGroup(), capture=False)
 
 
 def test_weights_are_within_their_norms_after_every_step():
@@ -152,7 +152,7 @@ def test_the_activation_must_suit_the_network():
 def test_a_compiler_sees_the_whole_network(net, activation):
     """Forward pass and losses are one graph, with masks that are drawn beforehand."""
     made = session_of(run_of(net, activation))
-    step = made.take_step
+    step = made.training_step
     step.begin_epoch(0)
     x, y = made.batches.next()
     step.dropout.seek(0)
@@ -166,5 +166,5 @@ def test_a_compiler_sees_the_whole_network(net, activation):
 @pytest.mark.parametrize(("net", "activation"), CASES)
 def test_what_draws_inside_is_not_compiled(net, activation):
     run = run_of(net, activation)
-    made = Session(run, None, CPU, Team(), capture=False, compiled=True)
-    assert made.take_step.compiled == ((net, activation) not in CASES[1:3])
+    made = Trainer(run, None, CPU, ProcessGroup(), capture=False, compiled=True)
+    assert made.training_step.compiled == ((net, activation) not in CASES[1:3])

@@ -14,12 +14,12 @@ from torch_srelu.lab.models.nin_networks import POOLS
 from torch_srelu.lab.paper.blocks import contests
 from torch_srelu.lab.paper.contests import wanted
 from torch_srelu.lab.records import run_record
-from torch_srelu.lab.runtime.distributed import Team
+from torch_srelu.lab.runtime.distributed import ProcessGroup
 from torch_srelu.lab.runtime.seeds import DropoutStream
 from torch_srelu.lab.training.callbacks import Progress
 from torch_srelu.lab.training.loop import train
-from torch_srelu.lab.training.step import Step, make_optimizer
-from torch_srelu.lab.training.trainer import Session
+from torch_srelu.lab.training.step import TrainingStep, make_optimizer
+from torch_srelu.lab.training.trainer import Trainer
 
 CPU = torch.device("cpu")
 aten = torch.ops.aten
@@ -32,15 +32,15 @@ def tiny(activation: str = "srelu", **changes):
 
 def test_a_step_is_sgd_as_published():
     """The first two updates of a layer, against the formula in float64."""
-    made = Session(tiny("relu", weight_decay=0.1), None, CPU, Team(), capture=False)
+    made = Trainer(tiny("relu", weight_decay=0.1), None, CPU, ProcessGroup(), capture=False)
     conv = next(b for _, b in made.net.blocks()).conv
     assert conv.bias is not None
     state = [(conv.weight, 1.0, 0.1), (conv.bias, 2.0, 0.0)]  # with factor and decay
     values = [p.detach().double() for p, _, _ in state]
     momentum = [torch.zeros_like(v) for v in values]
-    made.take_step.begin_epoch(0)
+    made.training_step.begin_epoch(0)
     for step in range(2):
-        made.take_step(step, rate=0.05)
+        made.training_step(step, rate=0.05)
         for i, (p, factor, decay) in enumerate(state):
             assert p.grad is not None
             momentum[i] = 0.9 * momentum[i] + p.grad.double() + decay * values[i]
@@ -50,9 +50,9 @@ def test_a_step_is_sgd_as_published():
 
 def _losses(compiled: bool, device: torch.device) -> list[list[float]]:
     """Loss, mistakes and gradient norm of four steps, two of them after the thaw."""
-    made = Session(tiny("srelu"), None, device, Team(), capture=False, compiled=compiled)
+    made = Trainer(tiny("srelu"), None, device, ProcessGroup(), capture=False, compiled=compiled)
     assert made.init is not None
-    step, totals = made.take_step, []
+    step, totals = made.training_step, []
     step.begin_epoch(0)
     for i in range(4):
         if i == 2:
@@ -108,10 +108,14 @@ def test_no_step_waits_for_the_device(name: str):
     run = dataclasses.replace(_trained()[name], batch=2)
     plan = network_registry.plan(run.net)
     images = torch.rand(4, plan.channels, plan.size, plan.size)
-    batches = Batches(images, torch.zeros(4, dtype=torch.int64), 2, 1, flips=True, team=Team())
+    batches = Batches(
+        images, torch.zeros(4, dtype=torch.int64), 2, 1, flips=True, team=ProcessGroup()
+    )
     dropout = DropoutStream(1, CPU)
     net = plan.build(run.activation, run.options, seed=1, dropout=dropout)
-    step = Step(net, make_optimizer(net, run), batches, dropout, run, Team(), False, False)
+    step = TrainingStep(
+        net, make_optimizer(net, run), batches, dropout, run, ProcessGroup(), False, False
+    )
     batches.begin(0)
     dropout.seek(0)
     step.set_rate(1e-3)

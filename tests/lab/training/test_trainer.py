@@ -8,8 +8,8 @@ import torch
 from torch_srelu.lab.config.recipes import recipe
 from torch_srelu.lab.data.tensors import load
 from torch_srelu.lab.models.activation_registry import ACTIVATIONS
-from torch_srelu.lab.runtime.distributed import Team
-from torch_srelu.lab.training.trainer import Session
+from torch_srelu.lab.runtime.distributed import ProcessGroup
+from torch_srelu.lab.training.trainer import Trainer
 
 CPU = torch.device("cpu")
 
@@ -21,7 +21,7 @@ def tiny(activation: str = "srelu", **changes):
 def test_equal_seeds_mean_equal_weights_and_batches_for_every_activation():
     def start(activation: str) -> tuple[list, list]:
         run = tiny(activation, augmentation="flips")
-        made = Session(run, None, CPU, Team(), capture=False)
+        made = Trainer(run, None, CPU, ProcessGroup(), capture=False)
         weights = [p for _, b in made.net.blocks() for p in b.conv.parameters()]
         batches = []
         for epoch in range(2):
@@ -38,7 +38,7 @@ def test_equal_seeds_mean_equal_weights_and_batches_for_every_activation():
 
 def test_an_epoch_visits_images_once_and_flips_half_of_them():
     run = tiny("relu", augmentation="flips")
-    batches = Session(run, None, CPU, Team(), capture=False).batches
+    batches = Trainer(run, None, CPU, ProcessGroup(), capture=False).batches
     batches.begin(epoch=5)
     visited = batches.order.flatten()
     assert len(visited.unique()) == len(visited) == batches.steps * run.batch
@@ -52,7 +52,7 @@ def test_an_epoch_visits_images_once_and_flips_half_of_them():
 
 def test_validation_images_take_no_part_in_training():
     whole = load("digits", "train")
-    made = Session(tiny("relu", validation=0.2), None, CPU, Team(), capture=False)
+    made = Trainer(tiny("relu", validation=0.2), None, CPU, ProcessGroup(), capture=False)
     held = [images for images, _ in made.source.validation() or ()]
     images = torch.cat([made.batches.images, *held])
     assert len(images) == len(whole.images)
@@ -62,7 +62,7 @@ def test_validation_images_take_no_part_in_training():
 
 def test_bf16_trains_in_bf16(tmp_path):
     kinds = set()
-    made = Session(tiny(precision="bf16"), None, CPU, Team(), capture=False)
+    made = Trainer(tiny(precision="bf16"), None, CPU, ProcessGroup(), capture=False)
     for _, block in made.net.blocks():
         block.act.register_forward_hook(lambda _m, _i, out: kinds.add(out.dtype))
     metrics = made.train_epoch(lambda: None)
@@ -72,7 +72,7 @@ def test_bf16_trains_in_bf16(tmp_path):
 
 
 def test_the_average_is_that_of_all_weights_seen():
-    made = Session(tiny("prelu", ema=0.75), None, CPU, Team(), capture=False)
+    made = Trainer(tiny("prelu", ema=0.75), None, CPU, ProcessGroup(), capture=False)
     expected = [p.detach().double() for p in made.net.parameters()]
 
     def average() -> None:
@@ -81,5 +81,5 @@ def test_the_average_is_that_of_all_weights_seen():
 
     made.train_epoch(average)
     average()  # train_epoch does not call back after the last step
-    for found, value in zip(made.take_step.averaged, expected, strict=True):
+    for found, value in zip(made.training_step.averaged, expected, strict=True):
         torch.testing.assert_close(found.double(), value, rtol=1e-5, atol=1e-6)

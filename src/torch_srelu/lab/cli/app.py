@@ -8,7 +8,7 @@ import typer
 
 from torch_srelu import __version__
 
-from . import bench, data, paper, reporting, training
+from . import bench_command, data, paper, reporting, training
 
 app = typer.Typer(
     name="srelu",
@@ -39,6 +39,6 @@ def _root(
 app.command("compare", epilog=training.COMPARE_EXAMPLES)(training.compare)
 app.command("train", epilog=training.TRAIN_EXAMPLES)(training.train)
 app.command("report", epilog=reporting.EXAMPLES)(reporting.report)
-app.command("bench", epilog=bench.EXAMPLES)(bench.bench)
+app.command("bench", epilog=bench_command.EXAMPLES)(bench_command.bench)
 app.add_typer(paper.app, name="paper")
 app.add_typer(data.app, name="data")

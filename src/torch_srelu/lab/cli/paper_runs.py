@@ -18,7 +18,7 @@ from ..analysis import tables
 from ..config.run import Run
 from ..data.datasets import dataset
 from ..data.locations import locate
-from ..engine.local_processes import Event, NotSaved, train_side_by_side
+from ..engine.local_processes import Event, UnsavedRunsError, train_runs
 from ..paper.blocks import BLOCKS, REHEARSAL, contests
 from ..paper.contests import Contest, wanted, with_needs
 from ..paper.standing import Standing, results_folder
@@ -79,7 +79,7 @@ def run(
             _find_data((r for r in wanted(chosen, known) if r.key() not in known), data)
         view = Lines(chosen, known)
         limit = None if minutes is None else 60 * minutes
-        events = train_side_by_side(
+        events = train_runs(
             lambda known: wanted(chosen, known),
             records_folder,
             data,
@@ -95,7 +95,7 @@ def run(
         except KeyboardInterrupt:
             errors.print("Stopped: checkpoints are written, the same command goes on from there.")
             raise typer.Exit(INTERRUPTED) from None
-        except NotSaved as error:  # interrupted too
+        except UnsavedRunsError as error:  # interrupted too
             errors.print(Text(f"Stopped: {error}"), soft_wrap=True)
             raise typer.Exit(INTERRUPTED) from None
         own = run_record.find(records_folder)

@@ -26,7 +26,7 @@ from .board import Board, shown
 from .choosing import SETTINGS, chosen_runs, parse_settings, rivals_in_words
 from .data import DataFolder, check_data_folder
 from .reporting import PAGE, RECORDS, write_page
-from .tensorboard import events
+from .tensorboard_writer import events
 from .terminal import INTERRUPTED, LEADS, console, errors, examples, one_line_errors, plain_warnings
 
 _IMPATIENT = 1.0  # seconds after which a second Ctrl-C is meant as one: keys are hit twice

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..._text import counted
-from ..runtime.distributed import Team
+from ..runtime.distributed import ProcessGroup
 from ..runtime.seeds import generator
 
 
@@ -83,7 +83,7 @@ class Batches:
     """
 
     def __init__(
-        self, images: Tensor, labels: Tensor, batch: int, seed: int, flips: bool, team: Team
+        self, images: Tensor, labels: Tensor, batch: int, seed: int, flips: bool, team: ProcessGroup
     ) -> None:
         self.images, self.labels, self.seed = images, labels, seed
         self.steps, self.batch = whole_steps(len(images), batch), batch

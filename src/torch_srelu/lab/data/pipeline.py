@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..._text import counted
 from ..config.run import Run
-from ..runtime.distributed import Team
+from ..runtime.distributed import ProcessGroup
 from .batches import Batches, BatchSource
 from .data_errors import DataError
 from .datasets import dataset
@@ -67,7 +67,9 @@ class Source(Protocol):
         ...
 
 
-def open_source(run: Run, root: Path | str | None, device: torch.device, team: Team) -> Source:
+def open_source(
+    run: Run, root: Path | str | None, device: torch.device, team: ProcessGroup
+) -> Source:
     """Reads the training part of the run's data set; its test part stays closed."""
     kind = Photographs if dataset(run.dataset).kind == "photographs" else Tensors
     return kind(run, root, device, team)
@@ -98,7 +100,9 @@ class Held(NamedTuple):
 class Tensors:
     """Images that are small enough to be prepared once and kept on the device."""
 
-    def __init__(self, run: Run, root: Path | str | None, device: torch.device, team: Team) -> None:
+    def __init__(
+        self, run: Run, root: Path | str | None, device: torch.device, team: ProcessGroup
+    ) -> None:
         self.run, self.root, self.device, self.team = run, root, device, team
         images, labels = load(run.dataset, "train", root)
         used, held = _apart(labels, run)  # nothing is fitted on what is held out
@@ -151,7 +155,9 @@ class Photographs:
     batches are the same.
     """
 
-    def __init__(self, run: Run, root: Path | str | None, device: torch.device, team: Team) -> None:
+    def __init__(
+        self, run: Run, root: Path | str | None, device: torch.device, team: ProcessGroup
+    ) -> None:
         self.run, self.device, self.team = run, device, team
         self.workers = min(_WORKERS, (os.cpu_count() or 1) // team.world)
         place = locate(dataset(run.dataset), root)

@@ -36,7 +36,7 @@ _OBEYED = (worker.DONE, worker.STOPPED, -signal.SIGTERM)
 Plan = Callable[[Results], list[Run]]
 
 
-class NotSaved(RuntimeError):
+class UnsavedRunsError(RuntimeError):
     """Runs were told to stop, and could not write their checkpoints."""
 
 
@@ -175,7 +175,7 @@ class _Crew:
                 lost.append(f"{run.net} {run.activation} seed {run.seed}: {_last_words(member)}")
         if lost:
             many = counted(len(lost), "run")
-            raise NotSaved(
+            raise UnsavedRunsError(
                 f"{many} could not be saved and will go on from an earlier point: "
                 + "\n".join(lost)
             )
@@ -193,7 +193,7 @@ def _last_words(member: _Worker) -> str:
     return f"{how}, log in {member.log}\n{tail}".rstrip()
 
 
-def train_side_by_side(
+def train_runs(
     plan: Plan,
     records_root: Path | str,
     data_root: Path | str | None = None,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..config.run import Run
-from ..runtime.distributed import Team
+from ..runtime.distributed import ProcessGroup
 from ..util import files
 from . import run_record
 from .run_record import Record
@@ -22,14 +22,14 @@ class Busy(RuntimeError):
 
 
 @contextlib.contextmanager
-def held_record(root: Path, run: Run, here: dict[str, Any], crew: Team) -> Iterator[Record]:
+def held_record(root: Path, run: Run, here: dict[str, Any], crew: ProcessGroup) -> Iterator[Record]:
     """The unfinished record of the run, or a new one, for this team alone; or a finished one."""
-    if not crew.leads:
-        yield run_record.load(crew.tell(None))
+    if not crew.is_rank_0:
+        yield run_record.load(crew.broadcast(None))
         return
     with contextlib.ExitStack() as alone:
         record = _take(root, run, here, alone)
-        crew.tell(record.folder)
+        crew.broadcast(record.folder)
         yield record
 
 

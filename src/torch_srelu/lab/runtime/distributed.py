@@ -23,14 +23,14 @@ def world_size() -> int:
 
 
 @dataclass(frozen=True)
-class Team:
+class ProcessGroup:
     """This process among those that train one network together."""
 
     rank: int = 0
     world: int = 1
 
     @property
-    def leads(self) -> bool:
+    def is_rank_0(self) -> bool:
         """Whether this process writes the record."""
         return self.rank == 0
 
@@ -39,7 +39,7 @@ class Team:
         size = batch // self.world
         return slice(self.rank * size, (self.rank + 1) * size)
 
-    def tell(self, value: Any) -> Any:
+    def broadcast(self, value: Any) -> Any:
         """What the leader has as ``value``, for all."""
         if self.world == 1:
             return value
@@ -69,7 +69,7 @@ class Team:
         return flat
 
 
-def team(world: int, device: torch.device) -> Team:
+def init_process_group(world: int, device: torch.device) -> ProcessGroup:
     """Joins the processes of torchrun for a run of ``world`` processes.
 
     They stay together until the program ends, however many runs they train.
@@ -81,7 +81,7 @@ def team(world: int, device: torch.device) -> Team:
             f"`torchrun --nproc-per-node {world} -m torch_srelu ...`, or change the run's world"
         )
     if world == 1:
-        return Team()
+        return ProcessGroup()
     if not dist.is_initialized():
         # Imported later, as the compiler does, it would hold the group in default arguments: then
         # the group's threads outlive destroy_process_group, and one that lets go of a tensor while
@@ -89,7 +89,7 @@ def team(world: int, device: torch.device) -> Team:
         importlib.import_module("torch.distributed.nn.functional")
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
         atexit.register(dist.destroy_process_group)
-    return Team(dist.get_rank(), world)
+    return ProcessGroup(dist.get_rank(), world)
 
 
 def choose_device(wanted: torch.device | str | None = None) -> torch.device:

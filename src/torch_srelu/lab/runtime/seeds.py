@@ -86,7 +86,7 @@ class DropoutStream:
         out.copy_(whole[self.rank * images :][:images])
 
 
-class Drawing(nn.Module):
+class StochasticModule(nn.Module):
     """A module that draws from the run's own stream in training.
 
     Args:
@@ -107,7 +107,7 @@ class Drawing(nn.Module):
         return self.stream
 
 
-class Dropout(Drawing):
+class Dropout(StochasticModule):
     """Dropout that draws from the run's own stream: y = x * mask / (1 - p) in training.
 
     Args:

@@ -11,7 +11,7 @@ from ..config.run import Run
 from ..records import checkpoints, run_record
 from ..records.history import Metrics
 from ..records.run_record import Record
-from .trainer import Session
+from .trainer import Trainer
 
 _SHOWN_EVERY = 0.5  # seconds between two calls of on_step
 
@@ -51,7 +51,7 @@ class Watch:
 
     def __init__(
         self,
-        session: Session,
+        session: Trainer,
         record: Record,
         on_epoch: Callback | None,
         on_step: Callback | None,
@@ -71,7 +71,7 @@ class Watch:
         if self.session.team.world == 1 and now - self.saved >= self.checkpoint_seconds:
             self.session.settle()
             self.save()
-        if self.on_step and self.session.team.leads and now - self.shown >= _SHOWN_EVERY:
+        if self.on_step and self.session.team.is_rank_0 and now - self.shown >= _SHOWN_EVERY:
             self.shown = now
             self.on_step(self._progress())
         self._stop_if_told()
@@ -79,7 +79,7 @@ class Watch:
     def epoch(self) -> None:
         if time.monotonic() - self.saved >= self.checkpoint_seconds:
             self.save()
-        if self.on_epoch and self.session.team.leads:
+        if self.on_epoch and self.session.team.is_rank_0:
             self.on_epoch(self._progress())
         self._stop_if_told()
 
@@ -91,7 +91,7 @@ class Watch:
 
     def save(self) -> None:
         """Writes all that is known so far, and from where to go on."""
-        if self.session.team.leads:
+        if self.session.team.is_rank_0:
             run_record.write_history(self.record.folder, self.session.history)
             checkpoints.save(self.record.folder, self.session.state_dict())
         self.saved = time.monotonic()

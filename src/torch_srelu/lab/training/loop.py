@@ -21,9 +21,9 @@ from ..records.collect_env import environment
 from ..records.locks import held_record
 from ..records.run_record import Record
 from ..records.run_status import DEAD, DIVERGED, FINISHED, chance, judge
-from ..runtime.distributed import choose_device, team
+from ..runtime.distributed import choose_device, init_process_group
 from .callbacks import Callback, Watch
-from .trainer import Session
+from .trainer import Trainer
 
 
 def train(
@@ -67,14 +67,14 @@ def train(
         capture = device.type == "cuda" and run.world == 1
     if compiled is None:
         compiled = device.type == "cuda"
-    crew = team(run.world, device)
+    crew = init_process_group(run.world, device)
     with algorithms(run, device):
-        done = crew.tell(_finished_folder(records_root, run) if crew.leads else None)
+        done = crew.broadcast(_finished_folder(records_root, run) if crew.is_rank_0 else None)
         if done is not None:
             return run_record.load(done)
         began = time.monotonic()
         weights = _starting_weights(records_root, run)
-        session = Session(run, data_root, device, crew, capture, compiled)  # may fail: first
+        session = Trainer(run, data_root, device, crew, capture, compiled)  # may fail: first
         here = environment(device) | ({"beside": beside} if beside > 1 else {})
         with (
             contextlib.closing(session),
@@ -91,12 +91,12 @@ def train(
             watch = Watch(session, record, on_epoch, on_step, checkpoint_seconds, stop)
             status = _train(session, watch)
             watch.save()
-            _finish(session, record, status, startup + session.take_step.preparing)
-            crew.tell(None)  # nobody reads the record before it is complete
+            _finish(session, record, status, startup + session.training_step.preparing)
+            crew.broadcast(None)  # nobody reads the record before it is complete
         return run_record.load(record.folder)
 
 
-def _train(session: Session, watch: Watch) -> str:
+def _train(session: Trainer, watch: Watch) -> str:
     """Trains to the end, or to where it makes no sense to go on; returns the status."""
     run = session.run
     guessing, dead_after = (
@@ -118,9 +118,9 @@ def _train(session: Session, watch: Watch) -> str:
     return found
 
 
-def _finish(session: Session, record: Record, status: str, startup: float) -> None:
+def _finish(session: Trainer, record: Record, status: str, startup: float) -> None:
     """Tests what was trained and writes the result, which makes the run finished."""
-    if not session.team.leads:
+    if not session.team.is_rank_0:
         return
     last = session.history.metrics[-1]
     result: dict[str, Any] = {

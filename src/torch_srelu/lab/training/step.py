@@ -20,8 +20,8 @@ from ..config.run import Run
 from ..data.batches import BatchSource
 from ..models.network import Network
 from ..runtime.cuda_graphs import captured
-from ..runtime.distributed import Team
-from ..runtime.seeds import Drawing, Dropout, DropoutStream
+from ..runtime.distributed import ProcessGroup
+from ..runtime.seeds import Dropout, DropoutStream, StochasticModule
 
 COMPILER = "inductor"  # torch.compile's own
 
@@ -46,7 +46,7 @@ def make_optimizer(net: Network, run: Run) -> torch.optim.SGD:
     return torch.optim.SGD(made, lr=0.0, momentum=run.momentum, fused=True)
 
 
-class Step:
+class TrainingStep:
     """Trains a network on the next batch each time it is called.
 
     Args:
@@ -73,7 +73,7 @@ class Step:
         batches: BatchSource,
         dropout: DropoutStream,
         run: Run,
-        team: Team,
+        team: ProcessGroup,
         compiled: bool,
         capture: bool,
     ) -> None:
@@ -205,7 +205,9 @@ class Step:
 
 def _draws_inside(net: nn.Module) -> bool:
     """Whether the network draws anything but masks of dropout, which can be drawn beforehand."""
-    return any(isinstance(m, Drawing) and not isinstance(m, Dropout) for m in net.modules())
+    return any(
+        isinstance(m, StochasticModule) and not isinstance(m, Dropout) for m in net.modules()
+    )
 
 
 def _mask_like_input(dropout: Dropout, inputs: tuple[Tensor]) -> None:

@@ -22,10 +22,10 @@ from ..models import network_registry
 from ..models.activation_registry import activation
 from ..models.network import Network
 from ..records.history import History, Metrics
-from ..runtime.distributed import Team
+from ..runtime.distributed import ProcessGroup
 from ..runtime.seeds import DropoutStream
 from . import inspection
-from .step import Step, forward, forward_all, make_optimizer
+from .step import TrainingStep, forward, forward_all, make_optimizer
 from .topk import top_errors
 
 
@@ -51,7 +51,7 @@ class Evaluation(NamedTuple):
         return F.cross_entropy(self.logits.double(), self.labels).item()
 
 
-class Session:
+class Trainer:
     """Everything a run needs between its first and its last step.
 
     Args:
@@ -75,7 +75,7 @@ class Session:
         run: Run,
         data_root: Path | str | None,
         device: torch.device,
-        team: Team,
+        team: ProcessGroup,
         capture: bool,
         compiled: bool = False,
     ) -> None:
@@ -92,7 +92,7 @@ class Session:
             if activation(run.activation).adapts
             else None
         )
-        self.take_step = Step(
+        self.training_step = TrainingStep(
             self.net, optimizer, self.batches, dropout, run, team, compiled, capture
         )
         self.steps = self.batches.steps
@@ -106,7 +106,9 @@ class Session:
         """
         own = self.net.state_dict()
         self.net.load_state_dict(own | {name: v for name, v in weights.items() if name in own})
-        for average, parameter in zip(self.take_step.averaged, self.net.parameters(), strict=False):
+        for average, parameter in zip(
+            self.training_step.averaged, self.net.parameters(), strict=False
+        ):
             average.copy_(parameter.detach())
 
     @property
@@ -122,11 +124,11 @@ class Session:
             self._adapt()
         share = self.epoch / self.run.epochs
         if self.net.begin(share):
-            self.take_step.forget_graph()
+            self.training_step.forget_graph()
         if self.step == 0:
             self.net.refine(share)
         done, total = self.epoch * self.steps, self.run.epochs * self.steps
-        step, rate = self.take_step, learning_rate(self.run, done + self.step, total)
+        step, rate = self.training_step, learning_rate(self.run, done + self.step, total)
         step.begin_epoch(self.epoch, self.step)
         while self.step < self.steps:
             began, prepared = time.monotonic(), step.preparing
@@ -176,7 +178,7 @@ class Session:
 
     def _totals(self) -> tuple[float, float, float]:
         """Loss, wrong images and gradient norms of the epoch, summed over all processes."""
-        totals = self.take_step.totals.clone()
+        totals = self.training_step.totals.clone()
         self.team.sum(totals[:2])  # the gradient's norm is the same in every process
         loss, wrong, norm = totals.tolist()
         return loss, wrong, norm
@@ -188,7 +190,7 @@ class Session:
             self.source.own_part(),
             forward=lambda _, images: forward_all(self.net, images, self.run),
         )
-        self.take_step.forget_graph()
+        self.training_step.forget_graph()
         self.adapt_seconds += time.monotonic() - began
 
     def _validation_error(self) -> float | None:
@@ -226,7 +228,7 @@ class Session:
     @contextlib.contextmanager
     def _averaged_weights(self) -> Iterator[None]:
         own = [p.detach().clone() for p in self.net.parameters()]
-        self._set_weights(self.take_step.averaged)
+        self._set_weights(self.training_step.averaged)
         try:
             yield
         finally:
@@ -240,7 +242,8 @@ class Session:
     def state_dict(self) -> dict[str, Any]:
         """Tensors and plain values from which `load_state_dict` goes on, bit for bit."""
         momentum = [
-            self.take_step.optimizer.state[p].get("momentum_buffer") for p in self.net.parameters()
+            self.training_step.optimizer.state[p].get("momentum_buffer")
+            for p in self.net.parameters()
         ]
         return {
             "run": self.run.to_dict(),
@@ -248,10 +251,10 @@ class Session:
             "step": self.step,
             "seconds": self.seconds,
             "adapt_seconds": self.adapt_seconds,
-            "totals": self.take_step.totals,
+            "totals": self.training_step.totals,
             "net": self.net.state_dict(),
             "momentum": momentum,
-            "averaged": self.take_step.averaged,
+            "averaged": self.training_step.averaged,
             "adaptive": None if self.init is None else self.init.state_dict(),
             "history": self.history.state_dict(),
         }
@@ -263,7 +266,7 @@ class Session:
         self.net.load_state_dict(state["net"])
         if self.init is not None:
             self.init.load_state_dict(state["adaptive"])
-        step = self.take_step
+        step = self.training_step
         for p, momentum in zip(self.net.parameters(), state["momentum"], strict=True):
             if momentum is not None:
                 step.optimizer.state[p]["momentum_buffer"].copy_(momentum)

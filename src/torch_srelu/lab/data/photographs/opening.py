@@ -8,13 +8,13 @@ import torch.distributed as dist
 
 from torch_srelu._distributed import of_all
 
-from ...runtime.distributed import Team
+from ...runtime.distributed import ProcessGroup
 from ..data_errors import DataError
 from .listing import PARTS, Listing, check_same_classes, from_folders
 from .shards import find_shards, from_shards
 
 
-def open_images(root: Path | str, team: Team) -> tuple[Listing, Listing]:
+def open_images(root: Path | str, team: ProcessGroup) -> tuple[Listing, Listing]:
     """The listings of "train" and "val" below ``root``, of shards where there are any.
 
     All processes of a team must see the same files; if one does not, all of them raise the same
@@ -46,7 +46,7 @@ def _open(root: Path) -> tuple[Listing, Listing]:
     return train, val
 
 
-def _first_problem(problem: str | None, contents: dict[str, int], team: Team) -> str | None:
+def _first_problem(problem: str | None, contents: dict[str, int], team: ProcessGroup) -> str | None:
     """The first problem that any process has, the same for all."""
     if team.world == 1:
         return problem

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator
 import torch
 from torch import Tensor
 
-from ...runtime.distributed import Team
+from ...runtime.distributed import ProcessGroup
 from ..batches import Batches, epoch_order, whole_steps
 from .crops import (
     MARGIN,
@@ -68,7 +68,7 @@ class StreamedBatches:
         batch: int,
         seed: int,
         device: torch.device,
-        team: Team,
+        team: ProcessGroup,
         workers: int,
     ) -> None:
         self.steps = whole_steps(len(listing), batch)
@@ -138,7 +138,9 @@ class KeptBatches(Batches):
         team: This process among those that share the batch.
     """
 
-    def __init__(self, images: Tensor, labels: Tensor, batch: int, seed: int, team: Team) -> None:
+    def __init__(
+        self, images: Tensor, labels: Tensor, batch: int, seed: int, team: ProcessGroup
+    ) -> None:
         super().__init__(images, labels, batch, seed, flips=False, team=team)
         start, unmirrored = torch.zeros_like(labels), torch.zeros_like(labels, dtype=torch.bool)
         self.crops = Crops(start, start.clone(), unmirrored)

@@ -11,7 +11,7 @@ from functools import reduce
 import torch
 from torch import Tensor, nn
 
-from ...runtime.seeds import Drawing, DropoutStream
+from ...runtime.seeds import DropoutStream, StochasticModule
 from .sampling import draw
 
 
@@ -49,7 +49,7 @@ class Maxout(nn.Module):
         return f"pieces={self.pieces}"
 
 
-class ProbMaxout(Drawing):
+class ProbMaxout(StochasticModule):
     """Probabilistic maxout: piece i with probability p_i = softmax(sharpness * z)_i.
 
     In training h_u = z_iu for a drawn piece i; at test h_u = sum_i p_i z_iu. As the sharpness

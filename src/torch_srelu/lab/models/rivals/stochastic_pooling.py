@@ -13,13 +13,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...runtime.seeds import Drawing, DropoutStream
+from ...runtime.seeds import DropoutStream, StochasticModule
 from ..activation_registry import Activation
 from .sampling import draw
 from .stack import Conv, Dense, Norm, Plan, Pool
 
 
-class StochasticPool2d(Drawing):
+class StochasticPool2d(StochasticModule):
     """Pooling that draws one value a window, each with probability proportional to itself.
 
         training: y = x_i with probability p_i = x_i / sum_j x_j;   test: y = sum_i p_i x_i
