@@ -73,7 +73,7 @@ class Bench:
     def freeze(self) -> None:
         """As training is before `adapt`; takes the step that captures all others."""
         self.init = ts.AdaptiveInit(self.net, self.step.optimizer)
-        self.step.forget_graph()
+        self.step.reset_graph()
         self.train(1)
 
     def train(self, steps: int) -> None:

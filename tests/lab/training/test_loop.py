@@ -131,7 +131,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Record:
 
 @pytest.mark.parametrize("share", [0.2, 1 / 3, 0.5, 0.95])  # 1/3 is where the freeze ends
 def test_a_stopped_run_goes_on_bit_for_bit(tmp_path, share, monkeypatch, whole):
-    monkeypatch.setattr("torch_srelu.lab.training.callbacks._SHOWN_EVERY", 0.0)
+    monkeypatch.setattr("torch_srelu.lab.training.callbacks.PROGRESS_SECONDS", 0.0)
     run = INTERRUPTED
     stop = stop_at(share)
     with pytest.raises(Stop):

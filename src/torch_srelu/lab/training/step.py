@@ -8,11 +8,11 @@ inside a capture. What is compiled is the network and its loss, forward and back
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 import torch_srelu
 
@@ -54,16 +54,16 @@ class TrainingStep:
         optimizer: From `make_optimizer`.
         batches: Where the data come from.
         dropout: The stream that the network's dropout draws from.
-        run: The decisions.
-        team: This process among those that share the batch.
-        compiled: Whether torch.compile makes the network's part of the step, where it can.
+        run: The run's configuration.
+        group: The processes that share each batch.
+        compiled: Whether torch.compile compiles the network's part of the step, where it can.
         capture: Whether to capture the step as a CUDA graph.
 
     Attributes:
         totals: Sums over the steps since `begin_epoch`: loss, wrong images, gradient norm.
         weights: All parameters of the network, without autograd.
         averaged: Their exponential average; empty if the run has none.
-        preparing: Seconds that captures took so far.
+        rate: The learning rate of the last step.
     """
 
     def __init__(
@@ -73,48 +73,49 @@ class TrainingStep:
         batches: BatchSource,
         dropout: DropoutStream,
         run: Run,
-        team: ProcessGroup,
+        group: ProcessGroup,
         compiled: bool,
         capture: bool,
     ) -> None:
         self.net, self.optimizer, self.batches = net, optimizer, batches
-        self.dropout, self.run, self.team = dropout, run, team
+        self.dropout, self.run, self.group = dropout, run, group
         self.device = batches.device
         self.trained = [p for p in net.parameters() if p.requires_grad]
         self.totals = torch.zeros(3, dtype=torch.float64, device=self.device)
         self.weights = [p.detach() for p in net.parameters()]
         self.averaged = [w.clone() for w in self.weights] if run.ema else []
-        self.compiled, self.capture = compiled and not _draws_inside(net), capture
-        self.loss = self._loss
+        self.update_average = get_ema_multi_avg_fn(run.ema)
+        self.compiled, self.capture = compiled and not _draws_in_forward(net), capture
+        self.loss = self.compute_loss
         if self.compiled:
-            self.loss = torch.compile(self._loss, fullgraph=True, backend=COMPILER)
+            self.loss = torch.compile(self.compute_loss, fullgraph=True, backend=COMPILER)
         self.dropouts = [m for m in net.modules() if isinstance(m, Dropout)]
-        self.graph: torch.cuda.CUDAGraph | None = None
         self.rate = math.nan
-        self.preparing = 0.0
-        self.fill_momentum()
+        self.reset_graph()
+
+    def reset_graph(self) -> None:
+        """Drops the captured graph, which no longer computes what the network does."""
+        self.graph: torch.cuda.CUDAGraph | None = None
+        if self.run.momentum:  # zero where there is none: then no step differs from the others
+            for p in self.trained:
+                self.optimizer.state[p].setdefault("momentum_buffer", torch.zeros_like(p))
 
     def begin_epoch(self, epoch: int, step: int = 0) -> None:
-        """Goes to batch ``step`` of ``epoch``; at an epoch's beginning the totals start anew."""
+        """Goes to batch ``step`` of ``epoch``; at the first one the totals are set to zero."""
         self.batches.begin(epoch, step)
         if step == 0:
             self.totals.zero_()
 
     def __call__(self, step: int, rate: float) -> None:
-        """Takes the next batch, as training step ``step`` of the whole run."""
+        """Trains on the next batch, as training step ``step`` of the whole run."""
         self.set_rate(rate)
+        self.prepare()
         self.dropout.seek(step)
         self.batches.advance()
-        if not self.capture:
-            self._body()
-            return
         if self.graph is None:
-            began = time.monotonic()
-            self._record()
-            self.preparing += time.monotonic() - began
-            self.dropout.seek(step)
-        assert self.graph is not None
-        self.graph.replay()
+            self.train_batch()
+        else:
+            self.graph.replay()
 
     def set_rate(self, rate: float) -> None:
         """Sets the learning rate of every group: its factor times ``rate``."""
@@ -127,26 +128,34 @@ class TrainingStep:
                 group["lr"] = rate * group["factor"]
         self.rate = rate
 
-    def forget_graph(self) -> None:
-        """To be called when the network has changed its ways (the thaw): capture anew."""
-        self.graph = None
-        self.fill_momentum()
+    def prepare(self) -> None:
+        """Captures the step if it is to be captured and is not; the next step is not affected."""
+        if not self.capture or self.graph is not None:
+            return
+        state = self._changing_tensors()
+        saved = [t.detach().clone() for t in state]
 
-    def fill_momentum(self) -> None:
-        """Gives every parameter a momentum, zero if it has none: then no step is a first step."""
-        if self.run.momentum:
-            for p in self.trained:
-                self.optimizer.state[p].setdefault("momentum_buffer", torch.zeros_like(p))
+        def warm_up() -> None:
+            self.batches.rewind()
+            self.train_batch()
 
-    def _body(self) -> None:
+        graph = captured(self.train_batch, warm_up, [self.dropout.generator])
+        with torch.no_grad():
+            for tensor, value in zip(state, saved, strict=True):
+                tensor.copy_(value)
+        torch.cuda.synchronize(self.device)
+        self.graph = graph
+
+    def train_batch(self) -> None:
+        """Takes the next batch, updates the parameters and adds to `totals`; may be captured."""
         x, y = self.batches.next()
         self.optimizer.zero_grad(set_to_none=True)
         if self.compiled:
-            self._draw_masks(x)
+            self.draw_masks(x)
         loss, sums = self.loss(x, y)
         loss.backward()
         gradients = [p.grad for p in self.trained if p.grad is not None]
-        flat = self.team.average_gradients(gradients)
+        flat = self.group.average_gradients(gradients)
         with torch.no_grad():
             # A norm for each of them first, as in get_total_norm, takes the host far longer.
             norm = torch.linalg.vector_norm(flat)
@@ -154,17 +163,17 @@ class TrainingStep:
         self.optimizer.step()
         self.net.constrain()
         if self.averaged:
-            torch._foreach_lerp_(self.averaged, self.weights, 1 - self.run.ema)  # type: ignore[attr-defined]
+            self.update_average(self.averaged, self.weights, None)
 
-    def _loss(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def compute_loss(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """The mean loss of a batch, and the sums of its losses and of its mistakes."""
         outputs = forward_all(self.net, x, self.run)
         loss, plain = self.net.losses(outputs, y)
         wrong = (outputs[0].argmax(1) != y).sum()
         return loss, torch.stack([plain.detach().double() * len(y), wrong.double()])
 
-    def _draw_masks(self, x: Tensor) -> None:
-        """Draws what the compiled network drops in the batch ``x``."""
+    def draw_masks(self, x: Tensor) -> None:
+        """Draws the dropout masks of the batch ``x``, which a compiled network cannot draw."""
         if any(dropout.mask is None for dropout in self.dropouts):
             self._make_masks(x)
         for dropout in self.dropouts:
@@ -180,30 +189,14 @@ class TrainingStep:
         for hook in hooks:
             hook.remove()
 
-    def _record(self) -> None:
-        """Captures the step; what the steps before the capture changed is put back."""
-        state = self._tensors()
-        saved = [t.detach().clone() for t in state]
-
-        def from_the_start() -> None:
-            self.batches.rewind()
-            self._body()
-
-        graph = captured(self._body, from_the_start, [self.dropout.generator])
-        with torch.no_grad():
-            for tensor, value in zip(state, saved, strict=True):
-                tensor.copy_(value)
-        torch.cuda.synchronize(self.device)
-        self.graph = graph
-
-    def _tensors(self) -> list[Tensor]:
+    def _changing_tensors(self) -> list[Tensor]:
         """Everything that a step changes."""
         momentum = [s["momentum_buffer"] for s in self.optimizer.state.values() if s]
         changing = [self.totals, *self.batches.state()]
         return [*self.net.parameters(), *momentum, *self.averaged, *changing]
 
 
-def _draws_inside(net: nn.Module) -> bool:
+def _draws_in_forward(net: nn.Module) -> bool:
     """Whether the network draws anything but masks of dropout, which can be drawn beforehand."""
     return any(
         isinstance(m, StochasticModule) and not isinstance(m, Dropout) for m in net.modules()
