@@ -1,4 +1,4 @@
-"""`srelu bench`: what SReLU costs beside its rivals, on one tensor."""
+"""`srelu bench`: the time of SReLU and its rivals on one tensor."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ EXAMPLES = examples(
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-class Layout(StrEnum):
-    """How the tensor lies in memory."""
+class MemoryLayout(StrEnum):
+    """Memory layout of the tensor."""
 
     contiguous = "contiguous"
     channels_last = "channels_last"
@@ -41,10 +41,10 @@ def bench(
     ] = None,
     shape: Annotated[str, typer.Option(help="Sizes, batch and channels first.")] = "64x192x32x32",
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
-    layout: Annotated[Layout, typer.Option(help="Memory layout.")] = Layout.contiguous,
+    layout: Annotated[MemoryLayout, typer.Option(help="Memory layout.")] = MemoryLayout.contiguous,
     rounds: Annotated[int, typer.Option(min=2, help="How often everything is timed.")] = 10,
 ) -> None:
-    """Time SReLU and its rivals on the device that is there.
+    """Time SReLU and its rivals on a GPU if there is one, else on the CPU.
 
     Medians over rounds in which every provider takes its turn; read the ratios to relu. The byte
     floor is the time of negating the same tensor, in proportion to the bytes that must move.

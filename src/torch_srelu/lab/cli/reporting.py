@@ -1,4 +1,4 @@
-"""`srelu report`: tables and the report file from records that exist."""
+"""`srelu report`: tables and the HTML report from records."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ RECORDS = Path("runs")
 PAGE = "report.html"
 
 
-class Format(StrEnum):
-    """How the tables are printed."""
+class TableFormat(StrEnum):
+    """Output format of the tables."""
 
     text = "text"
     markdown = "markdown"
@@ -38,16 +38,16 @@ def report(
     folder: Annotated[Path, typer.Argument(help="Folder of records.")] = RECORDS,
     baseline: Annotated[
         str | None,
-        typer.Option(help="Rival that the others are measured against.", show_default="relu"),
+        typer.Option(help="Rival that the others are compared with.", show_default="relu"),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="HTML file to write.", show_default=f"FOLDER/{PAGE}")
     ] = None,
     format: Annotated[
-        Format, typer.Option(help="Print the tables as this; all but text write no HTML.")
-    ] = Format.text,
+        TableFormat, typer.Option(help="Format of the tables; only text also writes the HTML file.")
+    ] = TableFormat.text,
 ) -> None:
-    """Make tables and the report from the records of finished runs.
+    """Print tables and write the report from the records of finished runs.
 
     Runs that share a protocol are compared; several protocols in one folder become several
     comparisons on one page.
@@ -60,25 +60,25 @@ def report(
                 "another folder"
             )
         comparisons = comparison.compare(found, baseline)
-        if format is not Format.text:
-            print(printed(comparisons, format), end="")
+        if format is not TableFormat.text:
+            print(format_tables(comparisons, format), end="")
             return
         for c in comparisons:
             console.print(tables.text(c))
         write_page(comparisons, out or folder / PAGE)
 
 
-def printed(comparisons: Sequence[Comparison], format: Format) -> str:
-    """The tables in one of the formats for files."""
-    if format is Format.csv:
+def format_tables(comparisons: Sequence[Comparison], format: TableFormat) -> str:
+    """The tables as one of the formats for files."""
+    if format is TableFormat.csv:
         return tables.to_csv(comparisons)
-    if format is Format.json:
+    if format is TableFormat.json:
         return tables.to_json(comparisons)
     return "\n".join(map(tables.markdown, comparisons))
 
 
 def write_page(comparisons: Sequence[Comparison], path: Path) -> None:
-    """Writes the HTML report and says where it is."""
+    """Writes the HTML report and prints its path."""
     from ..report import render
 
     files.write(path, render(comparisons).encode())
