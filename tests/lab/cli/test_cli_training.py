@@ -212,7 +212,7 @@ def board(tmp_path: Path) -> Board:
         board.see(Event(record.run, "ended", 1.0, record=record))
     assert board.seconds_left is None  # nothing was trained yet
     for share in (0.25, 0.5):
-        progress = Progress(half.run, half.folder, 2, share, None, "frozen", half.metrics[1])
+        progress = Progress(half.run, half.folder, 2, share, 0.0, "frozen", half.metrics[1])
         board.see(progress_event(progress))
     assert board.seconds_left is not None
     return board

@@ -6,7 +6,7 @@ from threading import Thread
 import pytest
 import torch
 
-from torch_srelu.lab.runtime.cuda_graphs import captured
+from torch_srelu.lab.runtime.cuda_graphs import capture_graph
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
@@ -23,7 +23,7 @@ def test_other_threads_may_ask_for_memory_meanwhile():
         other.join()
         x.add_(1)
 
-    graph = captured(work)
+    graph = capture_graph(work)
     before = x.clone()
     graph.replay()
     assert torch.equal(x, before + 1)

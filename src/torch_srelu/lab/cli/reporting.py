@@ -70,11 +70,9 @@ def report(
 
 def format_tables(comparisons: Sequence[Comparison], format: TableFormat) -> str:
     """The tables as one of the formats for files."""
-    if format is TableFormat.csv:
-        return tables.to_csv(comparisons)
-    if format is TableFormat.json:
-        return tables.to_json(comparisons)
-    return "\n".join(map(tables.markdown, comparisons))
+    if format is TableFormat.markdown:
+        return "\n".join(map(tables.markdown, comparisons))
+    return (tables.to_csv if format is TableFormat.csv else tables.to_json)(comparisons)
 
 
 def write_page(comparisons: Sequence[Comparison], path: Path) -> None:

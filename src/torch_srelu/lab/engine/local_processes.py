@@ -101,7 +101,7 @@ class LocalProcesses:
         order = {
             "run": run.to_dict(),
             "records": str(self.records_root),
-            "data": None if self.data_root is None else str(self.data_root),
+            "data": self.data_root and str(self.data_root),
             "device": self.device,
             "beside": self.jobs,
         }
@@ -133,9 +133,8 @@ class LocalProcesses:
         code = started.process.wait()
         del self._workers[key]
         record = run_record.finished(self.records_root, started.run)
-        if record is None and not (
-            code == worker.STOPPED or (started.stopping and code in _STOPPED)
-        ):
+        stopped = code == worker.STOPPED or (started.stopping and code in _STOPPED)
+        if record is None and not stopped:
             return Event(started.run, "failed", words=started.failure())
         started.log.unlink(missing_ok=True)
         if record is None:
@@ -147,7 +146,7 @@ class LocalProcesses:
         for started in self._workers.values():
             started.stop()
         deadline = time.monotonic() + _STOP_SECONDS
-        unsaved = []
+        unsaved: list[str] = []
         for started in self._workers.values():
             try:
                 code = started.process.wait(max(0.0, deadline - time.monotonic()))
@@ -160,9 +159,9 @@ class LocalProcesses:
                 run = started.run
                 unsaved.append(f"{run.net} {run.activation} seed {run.seed}: {started.failure()}")
         if unsaved:
+            many, why = counted(len(unsaved), "run"), "\n".join(unsaved)
             raise UnsavedRunsError(
-                f"{counted(len(unsaved), 'run')} could not be saved and will go on from an "
-                "earlier point: " + "\n".join(unsaved)
+                f"{many} could not be saved and will go on from an earlier point: {why}"
             )
 
 

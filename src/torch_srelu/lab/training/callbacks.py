@@ -24,7 +24,7 @@ class Progress:
         folder: Its record.
         epoch: Epochs done.
         share: How much of the training is done, in [0, 1].
-        seconds_left: Estimated from the pace so far; None before there is one.
+        seconds_left: Estimated from the pace since training began or was resumed.
         phase: "frozen", "thawed" or "plain".
         metrics: Those of the last epoch, if there was one.
     """
@@ -33,12 +33,9 @@ class Progress:
     folder: Path
     epoch: int
     share: float
-    seconds_left: float | None
+    seconds_left: float
     phase: str
     metrics: Metrics | None
-
-
-ProgressFunction = Callable[[Progress], None]
 
 
 class Stopped(Exception):
@@ -93,10 +90,13 @@ class ProgressCallback(Callback):
     """Calls two functions: one during epochs, at most twice a second, one after each epoch."""
 
     def __init__(
-        self, clock: Clock, on_step: ProgressFunction | None, on_epoch: ProgressFunction | None
+        self,
+        clock: Clock,
+        on_step: Callable[[Progress], None] | None,
+        on_epoch: Callable[[Progress], None] | None,
     ) -> None:
-        self.clock, self.step_function, self.epoch_function = clock, on_step, on_epoch
-        self.called = clock.now
+        self.clock, self.called = clock, clock.now
+        self.step_function, self.epoch_function = on_step, on_epoch
 
     def on_step(self, progress: Progress) -> None:
         if self.step_function and self.clock.now - self.called >= PROGRESS_SECONDS:

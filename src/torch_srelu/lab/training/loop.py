@@ -20,14 +20,7 @@ from ..records.locks import held_record
 from ..records.run_record import Record
 from ..records.run_status import DEAD, DIVERGED, FINISHED
 from ..runtime.distributed import choose_device, init_process_group
-from .callbacks import (
-    Callback,
-    CheckpointCallback,
-    Progress,
-    ProgressCallback,
-    ProgressFunction,
-    StopCallback,
-)
+from .callbacks import Callback, CheckpointCallback, Progress, ProgressCallback, StopCallback
 from .clock import Clock
 from .trainer import Trainer
 
@@ -36,8 +29,8 @@ def train(
     run: Run,
     records_root: Path | str,
     data_root: Path | str | None = None,
-    on_epoch: ProgressFunction | None = None,
-    on_step: ProgressFunction | None = None,
+    on_epoch: Callable[[Progress], None] | None = None,
+    on_step: Callable[[Progress], None] | None = None,
     device: torch.device | str | None = None,
     checkpoint_seconds: float = 30.0,
     capture: bool | None = None,
@@ -66,14 +59,11 @@ def train(
         beside: How many runs share the device, for the record: it makes their seconds longer.
     """
     if stop is not None and run.world > 1:
-        raise ValueError(
-            "stop is for runs of one process: to stop several, end the processes themselves"
-        )
+        raise ValueError("stop is for runs of one process: end the processes of others instead")
     device = choose_device(device)
-    if capture is None:
-        capture = device.type == "cuda" and run.world == 1
-    if compiled is None:
-        compiled = device.type == "cuda"
+    on_gpu = device.type == "cuda"
+    capture = on_gpu and run.world == 1 if capture is None else capture
+    compiled = on_gpu if compiled is None else compiled
     group = init_process_group(run.world, device)
     with algorithms(run, device):
         finished = run_record.finished(records_root, run) if group.is_rank_0 else None
@@ -121,17 +111,19 @@ def fit(trainer: Trainer, clock: Clock, folder: Path, callbacks: Sequence[Callba
     """
     began, share_before = clock.now, trainer.share
 
-    def progress() -> Progress:
-        trained, history = trainer.share - share_before, trainer.history.metrics
-        return Progress(
+    def notify(event: str) -> None:
+        share, metrics = trainer.share, trainer.history.metrics
+        progress = Progress(
             run=trainer.run,
             folder=folder,
             epoch=trainer.epoch,
-            share=trainer.share,
-            seconds_left=(clock.now - began) / trained * (1 - trainer.share) if trained else None,
+            share=share,
+            seconds_left=(clock.now - began) / (share - share_before) * (1 - share),
             phase=trainer.phase,
-            metrics=history[-1] if history else None,
+            metrics=metrics[-1] if metrics else None,
         )
+        for callback in callbacks:
+            getattr(callback, event)(progress)
 
     while (status := trainer.status) is None:
         if trainer.must_adapt:
@@ -147,23 +139,18 @@ def fit(trainer: Trainer, clock: Clock, folder: Path, callbacks: Sequence[Callba
             with clock.measure("epoch"):
                 trainer.train_step()
             if trainer.step < trainer.steps:
-                now = progress()
-                for callback in callbacks:
-                    callback.on_step(now)
+                notify("on_step")
         with clock.measure("epoch"):
             trainer.synchronize()
         trainer.end_epoch(clock.epoch)
         clock.epoch = 0.0
-        now = progress()
-        for callback in callbacks:
-            callback.on_epoch(now)
+        notify("on_epoch")
     return status
 
 
 def _write_result(trainer: Trainer, clock: Clock, record: Record, status: str) -> None:
     """Tests what was trained and writes the result, which makes the run finished."""
-    metrics = trainer.history.metrics
-    last = metrics[-1]
+    metrics, last = trainer.history.metrics, trainer.history.metrics[-1]
     result: dict[str, Any] = {
         "status": status,
         "test_error": None,
@@ -216,28 +203,25 @@ def _starting_weights(root: Path | str, run: Run) -> dict[str, torch.Tensor] | N
 def algorithms(run: Run, device: torch.device) -> Iterator[None]:
     """Sets deterministic algorithms, cuDNN's flags and threads, and restores them afterwards."""
     before, threads = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
-    if run.deterministic and device.type == "cuda":
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for
-    if run.deterministic != before:  # setting it imports the compiler, for seconds
-        torch.use_deterministic_algorithms(run.deterministic)
+    wanted, libraries = run.deterministic, contextlib.nullcontext()
+    if wanted != before:  # setting it imports the compiler, for seconds
+        torch.use_deterministic_algorithms(wanted)
     # Every empty tensor is written in full before it is read: torch need not fill it first.
     filling = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.set_num_threads(network_registry.plan(run.net).threads or threads)
-    libraries = contextlib.nullcontext()
     if device.type == "cuda":
         torch.cuda.set_device(device)
+        if wanted:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for
         libraries = torch.backends.cudnn.flags(
-            enabled=True,
-            benchmark=not run.deterministic,
-            deterministic=run.deterministic,
-            allow_tf32=False,
+            enabled=True, benchmark=not wanted, deterministic=wanted, allow_tf32=False
         )
     try:
         with libraries:
             yield
     finally:
-        if run.deterministic != before:
+        if wanted != before:
             torch.use_deterministic_algorithms(before)
         torch.utils.deterministic.fill_uninitialized_memory = filling  # type: ignore[attr-defined]
         torch.set_num_threads(threads)

@@ -1,8 +1,8 @@
-"""One step of training: plain, compiled, or captured once as a CUDA graph and replayed.
+"""One training step: plain, compiled, or captured as a CUDA graph.
 
-Nothing in a step waits for the device: losses are added up there, the learning rate is a tensor,
-batches are taken by a position that lives on the device. So the same lines run eagerly on a CPU and
-inside a capture. What is compiled is the network and its loss, forward and backward.
+A step does not synchronize with the device: losses are summed there, the learning rate and the
+position in the data are tensors. So the same code runs eagerly on a CPU and in a capture. Compiled
+are the network and its loss, forward and backward.
 """
 
 from __future__ import annotations
@@ -14,34 +14,31 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-import torch_srelu
+from torch_srelu import param_groups
 
 from ..config.run import Run
 from ..data.batches import BatchSource
 from ..models.network import Network
-from ..runtime.cuda_graphs import captured
+from ..runtime.cuda_graphs import capture_graph
 from ..runtime.distributed import ProcessGroup
 from ..runtime.seeds import Dropout, DropoutStream, StochasticModule
 
-COMPILER = "inductor"  # torch.compile's own
+COMPILER = "inductor"  # backend of torch.compile
 
 
 def make_optimizer(net: Network, run: Run) -> torch.optim.SGD:
-    """SGD with the published factors: each group's "factor" times the run's learning rate.
+    """SGD whose groups have a "factor", which multiplies the run's learning rate.
 
-    Which parameters are decayed, and how fast each learns, the network says.
+    Factors and weight decay are those of the network.
     """
     groups: dict[tuple[float, float], list[Tensor]] = {}
     for parameter, factor, decay in net.rates(run.weight_decay):
         groups.setdefault((factor, decay), []).append(parameter)
-    own = [
-        {"params": params, "lr": factor, "weight_decay": decay}
-        for (factor, decay), params in groups.items()
-    ]
-    made = torch_srelu.param_groups(net, lr=1.0, lr_scale=run.lr_scale, groups=own)
+    own = [{"params": p, "lr": factor, "weight_decay": w} for (factor, w), p in groups.items()]
+    made = param_groups(net, lr=1.0, lr_scale=run.lr_scale, groups=own)
     for group in made:
         group["factor"] = group["lr"]
-        if group["params"][0].is_cuda:  # a captured step reads the learning rate when it runs
+        if group["params"][0].is_cuda:  # a captured step reads the learning rate at each replay
             group["lr"] = torch.zeros((), device=group["params"][0].device)
     return torch.optim.SGD(made, lr=0.0, momentum=run.momentum, fused=True)
 
@@ -129,17 +126,19 @@ class TrainingStep:
         self.rate = rate
 
     def prepare(self) -> None:
-        """Captures the step if it is to be captured and is not; the next step is not affected."""
+        """Captures the step where that is due; all that the warm-up changed is restored."""
         if not self.capture or self.graph is not None:
             return
-        state = self._changing_tensors()
+        momentum = [s["momentum_buffer"] for s in self.optimizer.state.values() if s]
+        changing = [self.totals, *self.batches.state()]
+        state = [*self.net.parameters(), *momentum, *self.averaged, *changing]
         saved = [t.detach().clone() for t in state]
 
         def warm_up() -> None:
             self.batches.rewind()
             self.train_batch()
 
-        graph = captured(self.train_batch, warm_up, [self.dropout.generator])
+        graph = capture_graph(self.train_batch, warm_up, [self.dropout.generator])
         with torch.no_grad():
             for tensor, value in zip(state, saved, strict=True):
                 tensor.copy_(value)
@@ -166,7 +165,7 @@ class TrainingStep:
             self.update_average(self.averaged, self.weights, None)
 
     def compute_loss(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """The mean loss of a batch, and the sums of its losses and of its mistakes."""
+        """The mean loss of a batch, and the sums of its losses and its errors."""
         outputs = forward_all(self.net, x, self.run)
         loss, plain = self.net.losses(outputs, y)
         wrong = (outputs[0].argmax(1) != y).sum()
@@ -181,7 +180,7 @@ class TrainingStep:
 
     @torch.no_grad()
     def _make_masks(self, x: Tensor) -> None:
-        """Gives every dropout a mask like its input; evaluation draws nothing."""
+        """Gives every dropout a mask like its input, in eval mode, which draws nothing."""
         hooks = [m.register_forward_pre_hook(_mask_like_input) for m in self.dropouts]
         self.net.eval()
         forward_all(self.net, x, self.run)
@@ -189,18 +188,11 @@ class TrainingStep:
         for hook in hooks:
             hook.remove()
 
-    def _changing_tensors(self) -> list[Tensor]:
-        """Everything that a step changes."""
-        momentum = [s["momentum_buffer"] for s in self.optimizer.state.values() if s]
-        changing = [self.totals, *self.batches.state()]
-        return [*self.net.parameters(), *momentum, *self.averaged, *changing]
-
 
 def _draws_in_forward(net: nn.Module) -> bool:
-    """Whether the network draws anything but masks of dropout, which can be drawn beforehand."""
-    return any(
-        isinstance(m, StochasticModule) and not isinstance(m, Dropout) for m in net.modules()
-    )
+    """Whether the network draws anything but dropout masks, which can be drawn beforehand."""
+    stochastic = [m for m in net.modules() if isinstance(m, StochasticModule)]
+    return not all(isinstance(m, Dropout) for m in stochastic)
 
 
 def _mask_like_input(dropout: Dropout, inputs: tuple[Tensor]) -> None:
@@ -208,12 +200,12 @@ def _mask_like_input(dropout: Dropout, inputs: tuple[Tensor]) -> None:
 
 
 def forward(net: nn.Module, x: Tensor, run: Run) -> Tensor:
-    """The logits of ``x`` in the run's precision, and in the layout its device likes."""
+    """The logits of ``x`` in the run's precision; channels_last on a GPU."""
     return _run(net, x, run)[0]
 
 
 def forward_all(net: Network, x: Tensor, run: Run) -> tuple[Tensor, ...]:
-    """Like `forward`, but all `outputs` of the network: auxiliary heads too."""
+    """Like `forward`, but all `outputs` of the network, with auxiliary heads."""
     return _run(net.outputs, x, run)
 
 
@@ -226,7 +218,7 @@ def _run(
         x.device.type,
         dtype=torch.bfloat16,
         enabled=run.precision == "bf16",
-        cache_enabled=False,  # each weight is cast once; one kept across a capture would be stale
+        cache_enabled=False,  # a cast kept across a capture would be stale
     ):
         out = function(x)
         return tuple(t.float() for t in (out if isinstance(out, tuple) else (out,)))

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import torch_srelu
+from torch_srelu import AdaptiveInit
 
 from ..config.run import Run
 from ..config.schedules import learning_rate
@@ -57,19 +57,16 @@ class Trainer:
         compiled: bool = False,
     ) -> None:
         self.run, self.device, self.group = run, device, group
-        self.epoch, self.step = 0, 0
-        self.history = History()
+        self.epoch, self.step, self.history = 0, 0, History()
         self.source = open_source(run, data_root, device, group)
         self.batches = self.source.batches
         self.steps = self.batches.steps
         dropout = DropoutStream(run.seed, device, group.rank, group.world)
         self.net = _build(run, device, dropout)
         self.optimizer = make_optimizer(self.net, run)
-        self.init = (
-            torch_srelu.AdaptiveInit(self.net, self.optimizer, run.quantile, run.scope)
-            if activation(run.activation).adapts
-            else None
-        )
+        self.init = None
+        if activation(run.activation).adapts:
+            self.init = AdaptiveInit(self.net, self.optimizer, run.quantile, run.scope)
         self.training_step = TrainingStep(
             self.net, self.optimizer, self.batches, dropout, run, group, compiled, capture
         )
@@ -109,8 +106,8 @@ class Trainer:
         if not self.finite:  # the loss of the last step was that of the weights before it
             return DIVERGED
         guessing = chance(dataset(self.run.dataset).classes)
-        dead_after = network_registry.plan(self.run.net).dead_after
-        return judge(self.history.metrics, self.run.epochs, guessing, dead_after)
+        plan = network_registry.plan(self.run.net)
+        return judge(self.history.metrics, self.run.epochs, guessing, plan.dead_after)
 
     @property
     def must_adapt(self) -> bool:
@@ -120,10 +117,8 @@ class Trainer:
     def adapt(self) -> None:
         """Ends the freeze: sets t_r from this process's part of the training data."""
         assert self.init is not None
-        self.init.adapt(
-            self.source.own_part(),
-            forward=lambda _, images: forward_all(self.net, images, self.run),
-        )
+        data, run = self.source.own_part(), self.run
+        self.init.adapt(data, forward=lambda _, images: forward_all(self.net, images, run))
         self.training_step.reset_graph()
 
     def begin_epoch(self) -> None:
@@ -161,9 +156,8 @@ class Trainer:
             val_error=None if validation is None else self.evaluate(validation).error,
             phase=self.phase,
         )
-        quantiles, magnitude = inspection.inputs(
-            self.net, self.source.first(inspection.IMAGES), self.run
-        )
+        first = self.source.first(inspection.IMAGES)
+        quantiles, magnitude = inspection.inputs(self.net, first, self.run)
         parameters, weights = inspection.parameters(self.net), inspection.weights(self.net)
         self.history.add(metrics, parameters, quantiles, magnitude, weights)
         self.epoch, self.step = self.epoch + 1, 0
