@@ -111,8 +111,9 @@ def measure(
             seconds = _rounds({FLOOR: negate, **calls}, timer, rounds)
             for name, times in seconds.items():
                 scale = PASSES[which] if name == FLOOR else 1.0
-                p20, median, p80 = (scale * q for q in _percentiles(times))
-                yield Timing(name, case, which, clock, median, p20, p80, rounds)
+                p20, _, _, p80 = statistics.quantiles(times, n=5, method="inclusive")
+                found = [scale * q for q in (statistics.median(times), p20, p80)]
+                yield Timing(name, case, which, clock, *found, rounds)
 
 
 def _rounds(
@@ -125,11 +126,6 @@ def _rounds(
         for name, timed in ready.items():
             seconds[name].append(timed())
     return seconds
-
-
-def _percentiles(times: list[float]) -> tuple[float, float, float]:
-    fifths = statistics.quantiles(times, n=5, method="inclusive")
-    return fifths[0], statistics.median(times), fifths[3]
 
 
 def _wall(call: Callable) -> Callable[[], float]:

@@ -25,7 +25,7 @@ from ..config.run import Run
 from ..records import run_record
 from ..records.run_record import Results
 from . import worker
-from .scheduling import Event, Plan, UnsavedRunsError, schedule
+from .scheduling import Event, RunPlan, UnsavedRunsError, schedule
 
 LOGS = "logs"  # folder below the records, for the standard errors of the processes
 TAIL = 8  # lines that are shown of a process that failed
@@ -100,8 +100,8 @@ class LocalProcesses:
             )
         order = {
             "run": run.to_dict(),
-            "records": str(self.records_root),
-            "data": self.data_root and str(self.data_root),
+            "records_root": str(self.records_root),
+            "data_root": self.data_root and str(self.data_root),
             "device": self.device,
             "beside": self.jobs,
         }
@@ -166,7 +166,7 @@ class LocalProcesses:
 
 
 def train_runs(
-    plan: Plan,
+    plan: RunPlan,
     records_root: Path | str,
     data_root: Path | str | None = None,
     *,

@@ -13,7 +13,7 @@ from ..records import run_record
 from ..records.run_record import Record, Results
 from ..training.callbacks import Progress
 
-Plan = Callable[[Results], list[Run]]  # the runs wanted, given the results there are
+RunPlan = Callable[[Results], list[Run]]  # the runs wanted, given the results there are
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Engine(Protocol):
 
 
 def schedule(
-    plan: Plan, engine: Engine, results: Results, seconds: float | None = None
+    plan: RunPlan, engine: Engine, results: Results, seconds: float | None = None
 ) -> Generator[Event | None]:
     """Trains what ``plan`` asks for, and yields what happens; None if nothing did for a second.
 
