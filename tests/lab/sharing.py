@@ -1,6 +1,6 @@
 """Trains a small run as one of several processes, and saves this process's parameters.
 
-At the end it also notes whether anything holds the process group: its threads would outlive it.
+At exit it also notes whether the process group still exists: its threads would outlive it.
 
 torchrun --nproc-per-node 2 sharing.py FOLDER
 """
@@ -37,7 +37,7 @@ def run_of(world: int) -> Run:
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
     # What is registered first is called last: after the processes have parted.
-    atexit.register(lambda: (folder / f"{rank}.txt").write_text("held" if group() else "gone"))
+    atexit.register(lambda: (folder / f"{rank}.txt").write_text("alive" if group() else "gone"))
     trainer = trained(world_size())
     rank, group = trainer.group.rank, weakref.ref(dist.group.WORLD)
     torch.save(trainer.net.state_dict(), folder / f"{rank}.pt")

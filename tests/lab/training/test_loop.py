@@ -114,11 +114,11 @@ def test_a_finished_run_is_not_trained_again(tmp_path):
 def test_test_data_are_opened_once_at_the_end(tmp_path, monkeypatch):
     opened: list[str] = []
 
-    def watched(name, part, root=None):
+    def recorded(name, part, root=None):
         opened.append(part)
         return load(name, part, root)
 
-    monkeypatch.setattr(pipeline, "load", watched)
+    monkeypatch.setattr(pipeline, "load", recorded)
     train(tiny("relu", validation=0.2), tmp_path, on_epoch=lambda _: opened.append("epoch"))
     assert opened == ["train", "epoch", "epoch", "epoch", "test"]
 

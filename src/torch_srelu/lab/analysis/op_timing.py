@@ -111,9 +111,9 @@ def measure(
             seconds = _rounds({FLOOR: negate, **calls}, timer, rounds)
             for name, times in seconds.items():
                 scale = PASSES[which] if name == FLOOR else 1.0
-                p20, _, _, p80 = statistics.quantiles(times, n=5, method="inclusive")
-                found = [scale * q for q in (statistics.median(times), p20, p80)]
-                yield Timing(name, case, which, clock, *found, rounds)
+                fifths = statistics.quantiles(times, n=5, method="inclusive")
+                p20, p80, median = scale * fifths[0], scale * fifths[3], statistics.median(times)
+                yield Timing(name, case, which, clock, scale * median, p20, p80, rounds)
 
 
 def _rounds(

@@ -54,7 +54,7 @@ class _Worker:
         how = f"exit code {code}" if code >= 0 else f"signal {-code}"
         try:
             lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        except FileNotFoundError:  # removed by somebody else
+        except FileNotFoundError:  # it was removed
             return f"{how}, and its log {self.log} is gone"
         tail = "\n".join(lines[-TAIL:])
         return f"{how}, log in {self.log}\n{tail}".rstrip()

@@ -69,11 +69,9 @@ class Engine(Protocol):
 
     def start(self, run: Run) -> None:
         """Begins to train ``run``, or resumes it, without waiting for it."""
-        ...
 
     def stop(self, key: str) -> None:
         """Asks a run to write its checkpoint and end; "stopped" follows. May be called again."""
-        ...
 
     def wait(self, seconds: float) -> Event | None:
         """The next event, "progress" or one after which the run is not running; None if none comes.
@@ -81,11 +79,9 @@ class Engine(Protocol):
         Args:
             seconds: How long to wait for it.
         """
-        ...
 
     def close(self) -> None:
         """Stops all runs and waits for them; raises UnsavedRunsError if one was not saved."""
-        ...
 
 
 def schedule(
