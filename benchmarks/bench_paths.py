@@ -231,7 +231,7 @@ def prepare(work: str) -> Callable[[int], float]:
 def _operator(shape: str, dtype: str, device: torch.device) -> Callable[[], object]:
     """The forward pass on a tensor of odd size, as a graph of ten calls."""
     from torch_srelu import SReLU
-    from torch_srelu.lab.runtime.cuda_graphs import captured
+    from torch_srelu.lab.runtime.cuda_graphs import capture_graph
 
     x = torch.randn(*map(int, shape.split("x")), device=device, dtype=getattr(torch, dtype))
     unit = SReLU(x.shape[1], device=device)
@@ -241,7 +241,7 @@ def _operator(shape: str, dtype: str, device: torch.device) -> Callable[[], obje
         for _ in range(10):
             unit(x)
 
-    return captured(calls).replay
+    return capture_graph(calls).replay
 
 
 def _inference(device: torch.device) -> Callable[[], object]:

@@ -18,7 +18,7 @@ from torch_srelu import SReLU, convert, param_groups, recompute_outputs
 from torch_srelu.lab.config.recipes import recipe
 from torch_srelu.lab.data.batches import Batches
 from torch_srelu.lab.models.nin_networks import build
-from torch_srelu.lab.runtime.cuda_graphs import captured
+from torch_srelu.lab.runtime.cuda_graphs import capture_graph
 from torch_srelu.lab.runtime.distributed import ProcessGroup
 from torch_srelu.lab.runtime.seeds import DropoutStream
 from torch_srelu.lab.training.step import TrainingStep, make_optimizer
@@ -196,5 +196,5 @@ class _Captured:
 
     def __call__(self) -> None:
         if self.graph is None:
-            self.graph = captured(self.work, pool=_pool())
+            self.graph = capture_graph(self.work, pool=_pool())
         self.graph.replay()

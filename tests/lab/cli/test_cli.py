@@ -22,7 +22,7 @@ from specimens import specimen
 from torch_srelu import __version__
 from torch_srelu.__main__ import INSTALL
 from torch_srelu.lab.cli import app
-from torch_srelu.lab.cli.choosing import SETTINGS
+from torch_srelu.lab.cli.run_arguments import SETTINGS
 from torch_srelu.lab.data.datasets import DATASETS, Source
 from torch_srelu.lab.models.activation_registry import ACTIVATIONS
 from torch_srelu.lab.models.network_registry import PLANS

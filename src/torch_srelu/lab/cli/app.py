@@ -8,7 +8,7 @@ import typer
 
 from torch_srelu import __version__
 
-from . import bench_command, data, paper, reporting, training
+from . import bench_command, data_commands, paper, report_command, train_commands
 
 app = typer.Typer(
     name="srelu",
@@ -36,9 +36,9 @@ def _root(
     pass
 
 
-app.command("compare", epilog=training.COMPARE_EXAMPLES)(training.compare)
-app.command("train", epilog=training.TRAIN_EXAMPLES)(training.train)
-app.command("report", epilog=reporting.EXAMPLES)(reporting.report)
+app.command("compare", epilog=train_commands.COMPARE_EXAMPLES)(train_commands.compare)
+app.command("train", epilog=train_commands.TRAIN_EXAMPLES)(train_commands.train)
+app.command("report", epilog=report_command.EXAMPLES)(report_command.report)
 app.command("bench", epilog=bench_command.EXAMPLES)(bench_command.bench)
 app.add_typer(paper.app, name="paper")
-app.add_typer(data.app, name="data")
+app.add_typer(data_commands.app, name="data")

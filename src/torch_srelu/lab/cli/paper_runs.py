@@ -27,10 +27,10 @@ from ..records.run_record import Record, Results
 from ..records.run_status import FINISHED
 from ..runtime.distributed import choose_device
 from .board import QUIET_SECONDS, outcome
-from .data import DataFolder, check_data_folder
-from .reporting import RECORDS
+from .data_commands import DataFolder, check_data_folder
+from .report_command import RECORDS
 from .terminal import INTERRUPTED, console, duration, errors, fail, one_line_errors
-from .training import Device, RecordsFolder
+from .train_commands import Device, RecordsFolder
 
 Blocks = Annotated[
     list[str] | None,

@@ -24,9 +24,9 @@ from ..training.loop import train as train_run
 from ..util import files
 from ..util.choices import check_choice
 from .board import Board, shown
-from .choosing import SETTINGS, chosen_runs, parse_settings, rivals_in_words
-from .data import DataFolder, check_data_folder
-from .reporting import PAGE, RECORDS, write_page
+from .data_commands import DataFolder, check_data_folder
+from .report_command import PAGE, RECORDS, write_page
+from .run_arguments import SETTINGS, chosen_runs, parse_settings, rivals_in_words
 from .tensorboard_writer import TensorBoardWriter
 from .terminal import (
     INTERRUPTED,
