@@ -158,6 +158,9 @@ def test_told_to_stop_it_stops_at_that_step_with_a_checkpoint(tmp_path, whole):
     assert state is not None
     steps = len(load("digits", "train").labels) * 0.8 // INTERRUPTED.batch
     assert state["epoch"] * steps + state["step"] == 20
+    # the format of checkpoints: one that another version wrote has the same
+    keys = {"run", "epoch", "step", "seconds", "adapt_seconds", "totals", "net", "momentum"}
+    assert state.keys() == keys | {"averaged", "adaptive", "history"}
     assert_equal(train(INTERRUPTED, tmp_path), whole)
 
 
