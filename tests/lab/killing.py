@@ -43,12 +43,12 @@ def _child(root: str, moments: int | None = None) -> int:
                 os.kill(os.getpid(), signal.SIGKILL)
             return False
 
-        def watch(event: str, arguments: tuple[object, ...]) -> None:
+        def hook(event: str, arguments: tuple[object, ...]) -> None:
             files = event in ("open", "os.rename", "os.remove")
             if files and str(arguments[0]).startswith(root):
                 moment()
 
-        sys.addaudithook(watch)
+        sys.addaudithook(hook)
         # Without a pause between checkpoints, many of the moments fall into one.
         train(RUN, root, checkpoint_seconds=0.0, stop=moment)
         os._exit(0)

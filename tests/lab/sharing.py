@@ -1,6 +1,6 @@
 """Trains a small run as one of several processes, and saves this process's parameters.
 
-At the end it also notes whether anything holds the process group: its threads would outlive it.
+At exit it also notes whether the process group still exists: its threads would outlive it.
 
 torchrun --nproc-per-node 2 sharing.py FOLDER
 """
@@ -16,18 +16,18 @@ import torch.distributed as dist
 from torch_srelu.lab.config.recipes import recipe
 from torch_srelu.lab.config.run import Run
 from torch_srelu.lab.runtime.distributed import init_process_group, world_size
-from torch_srelu.lab.training.loop import train
+from torch_srelu.lab.training.clock import Clock
+from torch_srelu.lab.training.loop import fit, train
 from torch_srelu.lab.training.trainer import Trainer
 
 CPU = torch.device("cpu")
 
 
 def trained(world: int) -> Trainer:
-    """A session of ``world`` processes at the end of its training."""
-    session = Trainer(run_of(world), None, CPU, init_process_group(world, CPU), capture=False)
-    for _ in range(session.run.epochs):
-        session.train_epoch(lambda: None)
-    return session
+    """A network trained by ``world`` processes."""
+    trainer = Trainer(run_of(world), None, CPU, init_process_group(world, CPU), capture=False)
+    assert fit(trainer, Clock(), Path()) == "finished"
+    return trainer
 
 
 def run_of(world: int) -> Run:
@@ -37,11 +37,11 @@ def run_of(world: int) -> Run:
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
     # What is registered first is called last: after the processes have parted.
-    atexit.register(lambda: (folder / f"{rank}.txt").write_text("held" if group() else "gone"))
-    session = trained(world_size())
-    rank, group = session.team.rank, weakref.ref(dist.group.WORLD)
-    torch.save(session.net.state_dict(), folder / f"{rank}.pt")
-    train(session.run, folder / "records")
+    atexit.register(lambda: (folder / f"{rank}.txt").write_text("alive" if group() else "gone"))
+    trainer = trained(world_size())
+    rank, group = trainer.group.rank, weakref.ref(dist.group.WORLD)
+    torch.save(trainer.net.state_dict(), folder / f"{rank}.pt")
+    train(trainer.run, folder / "records")
 
 
 if __name__ == "__main__":

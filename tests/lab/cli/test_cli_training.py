@@ -20,6 +20,7 @@ from torch_srelu.lab.cli import train_commands
 from torch_srelu.lab.cli.board import Board, shown
 from torch_srelu.lab.cli.run_arguments import chosen_runs, parse_settings
 from torch_srelu.lab.config.recipes import recipe
+from torch_srelu.lab.engine.scheduling import Event, progress_event
 from torch_srelu.lab.records import archives, run_record
 from torch_srelu.lab.records.locks import LOCK
 from torch_srelu.lab.training.callbacks import Progress
@@ -176,9 +177,9 @@ def heard() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("heard")
-def test_the_first_ctrl_c_asks_and_a_key_hit_twice_is_one(capsys, monkeypatch) -> None:
-    monkeypatch.setattr(training, "_IMPATIENT", math.inf)  # however slow this machine is
-    with train_commands._asking_to_stop() as stop:
+def test_the_first_ctrl_c_asks_and_a_repeated_key_counts_once(capsys, monkeypatch) -> None:
+    monkeypatch.setattr(train_commands, "_REPEAT_SECONDS", math.inf)  # however slow this machine is
+    with train_commands._stop_on_interrupt() as stop:
         assert stop is not None
         assert not stop()
         for _ in range(2):
@@ -187,14 +188,14 @@ def test_the_first_ctrl_c_asks_and_a_key_hit_twice_is_one(capsys, monkeypatch) -
     assert capsys.readouterr().err.count("Stopping after this step") == 1
 
 
-@pytest.mark.parametrize("why", ["a team", "ignored"])
-def test_nobody_is_asked_where_nobody_would_listen(why: str, monkeypatch) -> None:
+@pytest.mark.parametrize("why", ["several processes", "ignored"])
+def test_ctrl_c_is_left_alone_where_training_cannot_stop_at_a_step(why: str, monkeypatch) -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN if why == "ignored" else signal.SIG_DFL)
-    if why == "a team":
+    if why == "several processes":
         monkeypatch.setenv("WORLD_SIZE", "2")
     try:
         handler = signal.getsignal(signal.SIGINT)
-        with train_commands._asking_to_stop() as stop:
+        with train_commands._stop_on_interrupt() as stop:
             assert stop is None
             assert signal.getsignal(signal.SIGINT) is handler
     finally:
@@ -208,10 +209,11 @@ def board(tmp_path: Path) -> Board:
     half = specimen(tmp_path, "srelu", 1, status=None)
     board = Board(["relu", "relu", "srelu"], [r.run for r in (*done, half)])
     for record in done:
-        board.close(record)
+        board.see(Event(record.run, "ended", 1.0, record=record))
     assert board.seconds_left is None  # nothing was trained yet
     for share in (0.25, 0.5):
-        board.see(Progress(half.run, half.folder, 2, share, None, "frozen", half.metrics[1]))
+        progress = Progress(half.run, half.folder, 2, share, 0.0, "frozen", half.metrics[1])
+        board.see(progress_event(progress))
     assert board.seconds_left is not None
     return board
 

@@ -21,9 +21,10 @@ from torch_srelu.lab.models.sequential import (
     SequentialSpec,
     average_pool,
 )
+from torch_srelu.lab.records import checkpoints, run_record
 from torch_srelu.lab.runtime.distributed import ProcessGroup
+from torch_srelu.lab.training.callbacks import Stopped
 from torch_srelu.lab.training.loop import train
-from torch_srelu.lab.training.trainer import Trainer
 
 CPU = torch.device("cpu")
 # Workers are forked; Python 3.12 warns of that in a process with threads, which they do not use.
@@ -95,26 +96,21 @@ def test_a_run_goes_on_in_the_middle_of_an_epoch(folder, tmp_path, monkeypatch, 
         monkeypatch.setattr(pipeline, "RESIDENT_BYTES", 0)
     run = run_of("relu")
     whole = train(run, tmp_path / "whole", folder, device=CPU)
-    first = Trainer(run, folder, CPU, ProcessGroup(), capture=False)
-    first.train_epoch(lambda: None)
-    state = {}
+    asked = []
 
-    class Stop(Exception):
-        pass
+    def stop() -> bool:
+        asked.append(1)
+        return len(asked) == 4  # in the second epoch of three steps
 
-    def stop() -> None:
-        state.update(first.state_dict())
-        raise Stop
-
-    with pytest.raises(Stop):
-        first.train_epoch(stop)
-    first.close()
+    with pytest.raises(Stopped):
+        train(run, tmp_path / "cut", folder, device=CPU, stop=stop)
+    (stopped,) = run_record.find(tmp_path / "cut")
+    state = checkpoints.load(stopped.folder)
+    assert state is not None
     assert (state["epoch"], state["step"]) == (1, 1)
-    second = Trainer(run, folder, CPU, ProcessGroup(), capture=False)
-    second.load_state_dict(state)
-    for expected in whole.metrics[1:]:
-        found = second.train_epoch(lambda: None)
-        assert found._replace(seconds=0) == expected._replace(seconds=0)
+    resumed = train(run, tmp_path / "cut", folder, device=CPU)
+    for one, two in zip(resumed.metrics, whole.metrics, strict=True):
+        assert one._replace(seconds=0) == two._replace(seconds=0)
 
 
 @pytest.mark.parametrize("kept", [True, False])

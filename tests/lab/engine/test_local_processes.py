@@ -1,4 +1,4 @@
-"""Runs in processes of their own: stopped and taken up again, replaced, failed; nothing is lost."""
+"""Runs in processes of their own: stopped and resumed, replaced, failed; nothing is lost."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def kinds(events: list[Event | None]) -> Counter[tuple[str, str, int]]:
     return Counter((e.kind, e.run.activation, e.run.seed) for e in happened)
 
 
-def test_a_process_whose_starter_is_gone_stops_and_goes_on_bit_for_bit(tmp_path: Path) -> None:
+def test_a_process_whose_parent_is_gone_stops_and_is_resumed_bit_for_bit(tmp_path: Path) -> None:
     run, root = recipe("digits", "srelu", 1, epochs=4, ema=0.9), tmp_path / "a"
-    order = {"run": run.to_dict(), "records": str(root), "data": None, "device": None, "beside": 1}
+    order = {"run": run.to_dict(), "records_root": str(root), "device": "cpu", "beside": 1}
     child = process("-m", worker.__name__)
     with child:
         assert child.stdin is not None
@@ -38,7 +38,7 @@ def test_a_process_whose_starter_is_gone_stops_and_goes_on_bit_for_bit(tmp_path:
         child.stdin.write(json.dumps(order) + "\n")
         child.stdin.flush()
         assert json.loads(child.stdout.readline())["share"] > 0
-        child.stdout.close()  # nobody reads any more
+        child.stdout.close()  # as if the parent were gone
         assert child.wait(timeout=60) == worker.STOPPED
         assert child.stderr.read() == ""
     (stopped,) = run_record.find(root)
@@ -121,7 +121,7 @@ def test_one_fails_one_waits_for_another_and_all_are_reported(tmp_path: Path) ->
 
 
 def remove_records(root: Path) -> None:
-    """So that those who train them have nowhere to write."""
+    """So that the processes that train them cannot write."""
     for record in run_record.find(root):
         shutil.rmtree(record.folder)
 
@@ -141,7 +141,7 @@ def test_a_run_that_cannot_be_saved_when_it_is_stopped_has_failed(tmp_path: Path
 
 
 @pytest.mark.parametrize("saved", [True, False])
-def test_whoever_ends_it_is_told_what_could_not_be_saved(tmp_path: Path, saved: bool) -> None:
+def test_closing_raises_if_a_run_could_not_be_saved(tmp_path: Path, saved: bool) -> None:
     run = recipe("digits", "relu", 1, epochs=5000)
     events = train_runs(lambda _: [run], tmp_path)
     assert any(event is not None and event.kind == "progress" for event in events)

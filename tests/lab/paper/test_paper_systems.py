@@ -22,7 +22,8 @@ from torch_srelu.lab.paper.system_blocks import SYSTEM_BLOCKS
 from torch_srelu.lab.paper.systems import SYSTEMS, is_short
 from torch_srelu.lab.records import archives, run_record
 from torch_srelu.lab.runtime.distributed import ProcessGroup
-from torch_srelu.lab.training.loop import train
+from torch_srelu.lab.training.clock import Clock
+from torch_srelu.lab.training.loop import fit, train
 from torch_srelu.lab.training.trainer import Trainer
 
 RUNS = wanted(contests([*SYSTEM_BLOCKS, "apl-neuron"]), {})
@@ -109,13 +110,13 @@ def test_it_trains_two_steps_and_is_collected(kind, tmp_path, monkeypatch) -> No
 @pytest.mark.parametrize("kind", TWINS)
 def test_its_twin_for_more_classes_trains_two_steps(kind, tmp_path, monkeypatch) -> None:
     data = small_data(TWINS[kind], tmp_path, monkeypatch)
-    session = Trainer(
+    trainer = Trainer(
         rehearsal(TWINS[kind]), data, torch.device("cpu"), ProcessGroup(), capture=False
     )
-    before = [p.detach().clone() for p in session.net.parameters()]
-    session.train_epoch(lambda: None)
-    assert session.finite
-    assert not all(map(torch.equal, before, session.net.parameters()))
+    before = [p.detach().clone() for p in trainer.net.parameters()]
+    fit(trainer, Clock(), tmp_path)
+    assert trainer.finite
+    assert not all(map(torch.equal, before, trainer.net.parameters()))
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")

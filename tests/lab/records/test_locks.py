@@ -41,7 +41,7 @@ def test_a_run_that_ends_while_another_process_gets_ready_is_not_trained_again(
         return Trainer(*args)
 
     run_record.create(tmp_path, RUN, {})
-    monkeypatch.setattr("torch_srelu.lab.training.loop.Session", while_loading)
+    monkeypatch.setattr("torch_srelu.lab.training.loop.Trainer", while_loading)
     record = train(RUN, tmp_path, on_epoch=trained)
     assert record.result is not None
     assert [found.folder for found in run_record.find(tmp_path)] == [record.folder]

@@ -114,11 +114,11 @@ def test_a_finished_run_is_not_trained_again(tmp_path):
 def test_test_data_are_opened_once_at_the_end(tmp_path, monkeypatch):
     opened: list[str] = []
 
-    def watched(name, part, root=None):
+    def recorded(name, part, root=None):
         opened.append(part)
         return load(name, part, root)
 
-    monkeypatch.setattr(pipeline, "load", watched)
+    monkeypatch.setattr(pipeline, "load", recorded)
     train(tiny("relu", validation=0.2), tmp_path, on_epoch=lambda _: opened.append("epoch"))
     assert opened == ["train", "epoch", "epoch", "epoch", "test"]
 
@@ -131,7 +131,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Record:
 
 @pytest.mark.parametrize("share", [0.2, 1 / 3, 0.5, 0.95])  # 1/3 is where the freeze ends
 def test_a_stopped_run_goes_on_bit_for_bit(tmp_path, share, monkeypatch, whole):
-    monkeypatch.setattr("torch_srelu.lab.training.callbacks._SHOWN_EVERY", 0.0)
+    monkeypatch.setattr("torch_srelu.lab.training.callbacks.PROGRESS_SECONDS", 0.0)
     run = INTERRUPTED
     stop = stop_at(share)
     with pytest.raises(Stop):
@@ -158,6 +158,9 @@ def test_told_to_stop_it_stops_at_that_step_with_a_checkpoint(tmp_path, whole):
     assert state is not None
     steps = len(load("digits", "train").labels) * 0.8 // INTERRUPTED.batch
     assert state["epoch"] * steps + state["step"] == 20
+    # the format of checkpoints: one that another version wrote has the same
+    keys = {"run", "epoch", "step", "seconds", "adapt_seconds", "totals", "net", "momentum"}
+    assert state.keys() == keys | {"averaged", "adaptive", "history"}
     assert_equal(train(INTERRUPTED, tmp_path), whole)
 
 

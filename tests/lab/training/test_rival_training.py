@@ -1,4 +1,8 @@
-"""Every rival trains in the laboratory's one loop: small networks of each kind, on real digits."""
+"""Every rival is trained by the same loop: small networks of each kind, on real digits."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
 
 import pytest
 import torch
@@ -20,11 +24,13 @@ from torch_srelu.lab.models.sequential import (
 )
 from torch_srelu.lab.records import run_record
 from torch_srelu.lab.runtime.distributed import ProcessGroup
-from torch_srelu.lab.training.callbacks import Progress
-from torch_srelu.lab.training.loop import train
+from torch_srelu.lab.training.callbacks import Callback, Progress
+from torch_srelu.lab.training.clock import Clock
+from torch_srelu.lab.training.loop import fit, train
 from torch_srelu.lab.training.trainer import Trainer
 
 CPU = torch.device("cpu")
+T = TypeVar("T")
 CONV = ConvSpec("conv", 16, 3, padding=1)
 LAST = DenseSpec("y", 10, acts=False)
 TREE = (0, 0, 0, 1, 1, 1, 2, 2, 3, 3)
@@ -94,45 +100,52 @@ def test_it_learns_and_goes_on_bit_for_bit(tmp_path, net, activation):
     assert torch.equal(record.predictions(), whole.predictions())
 
 
-def session_of(run: Run) -> Trainer:
+def trainer_of(run: Run) -> Trainer:
     return Trainer(run, None, CPU, ProcessGroup(), capture=False)
 
 
-def test_weights_are_within_their_norms_after_every_step():
-    made = session_of(run_of("maxout", "maxout", lr=0.3))
+def test_weights_are_within_their_norms_after_every_step(tmp_path):
+    made = trainer_of(run_of("maxout", "maxout", lr=0.3))
     longest: list[float] = []
 
-    def look() -> None:
-        for name, limit in (("h0", 1.0), ("h1", 1.5)):
-            weight = made.net.get_submodule(f"{name}.linear").weight
-            norms = weight.detach().flatten(1).norm(dim=1)
-            assert (norms <= limit * (1 + 1e-6)).all()
-            longest.append((norms.max() / limit).item())
+    class Norms(Callback):
+        def on_step(self, progress: Progress) -> None:
+            for name, limit in (("h0", 1.0), ("h1", 1.5)):
+                weight = made.net.get_submodule(f"{name}.linear").weight
+                norms = weight.detach().flatten(1).norm(dim=1)
+                assert (norms <= limit * (1 + 1e-6)).all()
+                longest.append((norms.max() / limit).item())
 
-    made.train_epoch(look)
+    fit(made, Clock(), tmp_path, [Norms()])
     assert max(longest) > 1 - 1e-6  # the constraint had something to do
 
 
-def test_companions_rest_after_their_phase():
-    made = session_of(run_of("dsn"))
+def after_epochs(trainer: Trainer, look: Callable[[], T]) -> list[T]:
+    """What ``look`` returns after each epoch of the training."""
+    seen: list[T] = []
+
+    class Look(Callback):
+        def on_epoch(self, progress: Progress) -> None:
+            seen.append(look())
+
+    fit(trainer, Clock(), Path(), [Look()])
+    return seen
+
+
+def test_companion_heads_are_trained_in_the_first_quarter_only():
+    made = trainer_of(run_of("dsn"))
     heads = made.net.get_submodule("heads")
-    seen = []
-    for _ in range(2):
-        made.train_epoch(lambda: None)
-        seen.append([p.detach().clone() for p in heads.parameters()])
+    seen = after_epochs(made, lambda: [p.detach().clone() for p in heads.parameters()])
     fresh = SMALL["dsn"].build("relu", seed=1).get_submodule("heads")
     assert not any(map(torch.equal, seen[0], fresh.parameters()))
     assert all(map(torch.equal, seen[0], seen[1]))  # a quarter of four epochs is over
 
 
 def test_the_tree_changes_between_epochs_of_the_second_half_only():
-    made = session_of(run_of("tree"))
+    made = trainer_of(run_of("tree"))
     net = made.net
     assert isinstance(net, TreeNetwork)
-    trees = []
-    for _ in range(4):
-        made.train_epoch(lambda: None)
-        trees.append(net.prior.superclass.clone())
+    trees = after_epochs(made, lambda: net.prior.superclass.clone())
     first = torch.tensor(TREE)
     assert REFINED_FROM == 0.5
     assert torch.equal(trees[1], first)
@@ -149,15 +162,15 @@ def test_the_activation_must_suit_the_network():
 @pytest.mark.parametrize(("net", "activation"), [("maxout", "maxout"), *CASES[3:]])
 def test_a_compiler_sees_the_whole_network(net, activation):
     """Forward pass and losses are one graph, with masks that are drawn beforehand."""
-    made = session_of(run_of(net, activation))
+    made = trainer_of(run_of(net, activation))
     step = made.training_step
     step.begin_epoch(0)
     x, y = made.batches.next()
     step.dropout.seek(0)
-    expected, _ = step._loss(x, y)
+    expected, _ = step.compute_loss(x, y)
     step.dropout.seek(0)
-    step._draw_masks(x)
-    loss, _ = torch.compile(step._loss, backend="eager", fullgraph=True)(x, y)
+    step.draw_masks(x)
+    loss, _ = torch.compile(step.compute_loss, backend="eager", fullgraph=True)(x, y)
     torch.testing.assert_close(loss, expected)
 
 

@@ -51,12 +51,11 @@ def test_a_step_is_sgd_as_published():
 def _losses(compiled: bool, device: torch.device) -> list[list[float]]:
     """Loss, mistakes and gradient norm of four steps, two of them after the thaw."""
     made = Trainer(tiny("srelu"), None, device, ProcessGroup(), capture=False, compiled=compiled)
-    assert made.init is not None
     step, totals = made.training_step, []
     step.begin_epoch(0)
     for i in range(4):
         if i == 2:
-            made._adapt()
+            made.adapt()
         step(i, rate=0.05)
         totals.append(step.totals.tolist())
     return totals
@@ -121,7 +120,7 @@ def test_no_step_waits_for_the_device(name: str):
     step.set_rate(1e-3)
     # What is made without a device would have to be copied to a GPU; here it has no values.
     with Reads() as reads, torch.device("meta"):
-        step._body()
+        step.train_batch()
     looks = {"aten._local_scalar_dense.default"} if "stochastic" in name else set()
     assert reads.found == looks
 

@@ -1,9 +1,9 @@
-"""What an activation costs: SReLU and its rivals, timed side by side on the device that is there.
+"""The time of SReLU and its rivals on one tensor.
 
 Times are medians over rounds in which every provider takes its turn, so that a slow moment of the
-machine hits all alike; read the ratios, which come from one run. The floor is what the bytes alone
-cost: a negation of the same tensor, timed in the same rounds, which reads and writes it once
-(forward: one read, one write; backward: two reads, one write).
+machine affects all equally; read the ratios, which come from one run. The byte floor is the time of
+negating the same tensor in the same rounds, which reads and writes it once (forward: one read, one
+write; backward: two reads, one write).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -24,11 +23,11 @@ from ...ops import reference
 from ..runtime.cuda_graphs import capture_graph
 
 FLOOR = "byte floor"
-PASSES = {"forward": 1.0, "forward+backward": 2.5}  # times that its bytes amount to
+PASSES = {"forward": 1.0, "forward+backward": 2.5}  # bytes, in those of a negation
 
 
 class Case(NamedTuple):
-    """One tensor to activate."""
+    """Shape, dtype and layout of the timed tensor."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -41,23 +40,6 @@ class Case(NamedTuple):
     def tensor(self, device: str) -> Tensor:
         x = torch.randn(self.shape, dtype=self.dtype, device=device)
         return x.to(memory_format=torch.channels_last) if self.layout == "channels_last" else x
-
-
-@dataclass
-class Job:
-    """An activation of one tensor, ready to be timed."""
-
-    name: str
-    function: Callable[[Tensor], Tensor]
-    x: Tensor
-    grad: Tensor
-    params: Sequence[Tensor]
-
-    def forward(self) -> None:
-        self.function(self.x)
-
-    def forward_backward(self) -> None:
-        torch.autograd.grad(self.function(self.x), [self.x, *self.params], self.grad)
 
 
 class Timing(NamedTuple):
@@ -85,7 +67,7 @@ def _srelu(channels: int, device: str, form: str) -> Provider:
     unit = SReLU(channels, t_r=0.5, a_r=0.7, t_l=-0.5, a_l=0.1, device=device)
     params = (unit.t_r, unit.a_r, unit.t_l, unit.a_l)
     if form == "fused":
-        return lambda x: srelu(x, *params), params  # a function, as its rivals are
+        return lambda x: srelu(x, *params), params  # a function, like its rivals
 
     def plain(x: Tensor) -> Tensor:
         return reference.srelu(x, *params, 1)
@@ -107,16 +89,20 @@ PROVIDERS: dict[str, Callable[[int, Case, str], Provider]] = {
 def measure(
     case: Case, providers: Iterable[str] = tuple(PROVIDERS), rounds: int = 20, device: str = "cpu"
 ) -> Iterator[Timing]:
-    """Times every provider on ``case``; yields rows as they are ready, the floor among them."""
-    torch.compiler.reset()  # torch stops compiling a function that has seen too many shapes
+    """Times every provider on ``case``; yields rows as they are ready, the byte floor included."""
+    torch.compiler.reset()  # torch stops compiling a function after too many shapes
     x, grad = case.tensor(device).requires_grad_(), case.tensor(device)
-    jobs = []
+
+    def forward_backward(function: Callable[[Tensor], Tensor], params: Sequence[Tensor]) -> None:
+        torch.autograd.grad(function(x), [x, *params], grad)
+
+    passes: dict[str, dict[str, Callable[[], object]]] = {which: {} for which in PASSES}
     for name in providers:
         function, params = PROVIDERS[name](case.shape[1], case, device)
-        jobs.append(Job(name, function, x, grad, params))
-        jobs[-1].forward_backward()  # as after the first step of a training: what can be learnt is
-    for which in PASSES:
-        calls = {j.name: j.forward if which == "forward" else j.forward_backward for j in jobs}
+        passes["forward"][name] = partial(function, x)
+        passes["forward+backward"][name] = partial(forward_backward, function, params)
+        forward_backward(function, params)  # as after the first step of a training
+    for which, calls in passes.items():
         clocks = {"wall": _wall}
         if device == "cuda":
             clocks = {"gpu": _graph_timer(), "wall": _wall_cuda}
@@ -125,14 +111,15 @@ def measure(
             seconds = _rounds({FLOOR: negate, **calls}, timer, rounds)
             for name, times in seconds.items():
                 scale = PASSES[which] if name == FLOOR else 1.0
-                p20, median, p80 = (scale * q for q in _percentiles(times))
-                yield Timing(name, case, which, clock, median, p20, p80, rounds)
+                fifths = statistics.quantiles(times, n=5, method="inclusive")
+                p20, p80, median = scale * fifths[0], scale * fifths[3], statistics.median(times)
+                yield Timing(name, case, which, clock, scale * median, p20, p80, rounds)
 
 
 def _rounds(
     calls: dict[str, Callable[[], object]], timer: Callable, rounds: int
 ) -> dict[str, list[float]]:
-    """Each call timed once a round, for so many rounds, after a warm-up."""
+    """The times of each call, one from each round, after a warm-up."""
     ready = {name: timer(call) for name, call in calls.items()}
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
@@ -141,13 +128,8 @@ def _rounds(
     return seconds
 
 
-def _percentiles(times: list[float]) -> tuple[float, float, float]:
-    fifths = statistics.quantiles(times, n=5, method="inclusive")
-    return fifths[0], statistics.median(times), fifths[3]
-
-
 def _wall(call: Callable) -> Callable[[], float]:
-    """One call, right after another of the same: what its rivals left in the allocator is gone."""
+    """One call, right after another of the same, which has the allocator's memory ready."""
     call()
 
     def timed() -> float:
@@ -160,7 +142,7 @@ def _wall(call: Callable) -> Callable[[], float]:
 
 
 def _wall_cuda(call: Callable, calls: int = 10) -> Callable[[], float]:
-    """The mean over a short burst of calls: what a training loop pays for each."""
+    """The mean over ten calls, as in a training loop."""
     for _ in range(3):
         call()
 
@@ -176,9 +158,10 @@ def _wall_cuda(call: Callable, calls: int = 10) -> Callable[[], float]:
 
 
 def _graph_timer() -> Callable[[Callable], Callable[[], float]]:
-    """Times a call by replaying it as a CUDA graph: no launch from Python in the number.
+    """Times a call by replaying it as a CUDA graph, which excludes launches from Python.
 
-    A buffer larger than the cache is written before each replay: the tensors come from memory.
+    A buffer larger than the cache is written before each replay, so that the tensors are read from
+    memory.
     """
     flush = torch.empty(256 * 2**20, dtype=torch.int8, device="cuda")
 

@@ -1,4 +1,4 @@
-"""The command `srelu`: trains, compares, reports."""
+"""The command `srelu`: train, compare, report."""
 
 from .app import app
 

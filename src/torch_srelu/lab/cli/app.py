@@ -1,4 +1,4 @@
-"""The commands by name, and what they share."""
+"""The command `srelu` and its subcommands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
-    help="SReLU's laboratory: trains activation functions side by side on real data.",
+    help="SReLU's laboratory: trains and compares activation functions on real data.",
     epilog="Begin with `srelu compare`: four activations, three seeds, two or three minutes.",
 )
 
@@ -30,7 +30,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     pass

@@ -1,4 +1,4 @@
-"""`srelu bench`: what SReLU costs beside its rivals, on one tensor."""
+"""`srelu bench`: the time of SReLU and its rivals on one tensor."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 class MemoryLayout(StrEnum):
-    """How the tensor lies in memory."""
+    """Memory layout of the tensor."""
 
     contiguous = "contiguous"
     channels_last = "channels_last"
@@ -44,7 +44,7 @@ def bench(
     layout: Annotated[MemoryLayout, typer.Option(help="Memory layout.")] = MemoryLayout.contiguous,
     rounds: Annotated[int, typer.Option(min=2, help="How often everything is timed.")] = 10,
 ) -> None:
-    """Time SReLU and its rivals on the device that is there.
+    """Time SReLU and its rivals on a GPU if there is one, else on the CPU.
 
     Medians over rounds in which every provider takes its turn; read the ratios to relu. The byte
     floor is the time of negating the same tensor, in proportion to the bytes that must move.

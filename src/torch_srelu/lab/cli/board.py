@@ -1,4 +1,4 @@
-"""A comparison while it runs: rivals down, seeds across, how far it is, how long it takes yet."""
+"""Progress of a comparison: rivals down, seeds across, how far each run is and the time left."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from rich.text import Text
 
 from ..._text import counted
 from ..config.run import Run
+from ..engine.scheduling import Event
 from ..records.run_record import Record
 from ..records.run_status import FINISHED
-from ..training.callbacks import Progress
 from .terminal import duration
 
-QUIET_SECONDS = 15  # a log file gets a sign of life this often
+QUIET_SECONDS = 15  # a log gets a line at least this often
 
 
 class Board:
-    """What is known about the runs so far.
+    """A table of runs, shown while they are trained.
 
     Args:
         names: The rival that each run belongs to.
@@ -36,37 +36,30 @@ class Board:
         self.runs = list(runs)
         self.records: dict[str, Record] = {}
         self.shares = {run.key(): 0.0 for run in runs}
-        self.now: Progress | None = None
+        self.now: Event | None = None
         self._began = time.monotonic()
-        self._gained = 0.0  # runs' worth of training done since then
+        self._trained = 0.0  # since then, in runs
 
-    def see(self, progress: Progress) -> None:
-        """Takes in where the run under way stands."""
-        key = progress.run.key()
-        if self.now is not None and self.now.run == progress.run:
-            self._gained += progress.share - self.shares[key]
-        self.shares[key] = progress.share
-        self.now = progress
-
-    def close(self, record: Record) -> None:
-        """Takes in the record of a run that is finished."""
-        key = record.run.key()
-        if self.now is not None and self.now.run == record.run:
-            self._gained += 1 - self.shares[key]
-        self.shares[key] = 1.0
-        self.records[key] = record
-        self.now = None
+    def see(self, event: Event) -> None:
+        """Shows that a run has come further ("progress") or has a result ("ended")."""
+        key = event.run.key()
+        if self.now is not None and self.now.run == event.run:
+            self._trained += event.share - self.shares[key]
+        self.shares[key] = event.share
+        if event.record is not None:
+            self.records[key] = event.record
+        self.now = None if event.record else event
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the rest takes at the pace since the start; None before there is one."""
-        if not self._gained:
+        """Estimated from the pace since the start; None before there is one."""
+        if not self._trained:
             return None
         left = len(self.runs) - sum(self.shares.values())
-        return left * (time.monotonic() - self._began) / self._gained
+        return left * (time.monotonic() - self._began) / self._trained
 
     def cell(self, run: Run) -> str:
-        """One run in a word: its test error, its fate, or how far it is."""
+        """One run in a word: its test error, its status, or how far it is."""
         record = self.records.get(run.key())
         if record is not None and record.result is not None:
             return outcome(record)
@@ -74,7 +67,7 @@ class Board:
         return f"{share:.0%}" if share else "."
 
     def status(self) -> str:
-        """What is done, and how long it takes yet."""
+        """How many runs are done, and the time left."""
         words = f"{len(self.records)} of {counted(len(self.runs), 'run')}"
         if len(self.records) == len(self.runs) or self.seconds_left is None:
             return words
@@ -99,56 +92,56 @@ class Board:
         """The run that is being trained, in words."""
         if self.now is None:
             return ""
-        run, metrics = self.now.run, self.now.metrics
+        run, loss = self.now.run, self.now.loss
         done = f"{self.now.epoch} of {counted(run.epochs, 'epoch')} ({self.now.share:.0%})"
         words = f"{self.names[run.key()]}, seed {run.seed}: {done}"
         if self.now.phase == "frozen":
             words += ", frozen"
-        if metrics is None:
-            return words
-        return f"{words}, training loss {metrics.train_loss:.4f}"
+        return words if loss is None else f"{words}, training loss {loss:.4f}"
 
 
 def outcome(record: Record) -> str:
-    """The result of a run in a word: its test error in percent, or its fate."""
+    """The result of a run in a word: its test error in percent, or its status."""
     result = record.result or {}
     return f"{100 * result['test_error']:.2f}" if result["status"] == FINISHED else result["status"]
 
 
-class Log:
-    """A board as plain lines: one for each run that ends, and a sign of life between them."""
+def outcome_in_words(record: Record) -> tuple[str, str]:
+    """The result of a run with its unit, and how long it was trained."""
+    result = record.result or {}
+    unit = " % test error" if result["status"] == FINISHED else ""
+    took = f"{counted(result['epochs'], 'epoch')} in {duration(result['seconds'])}"
+    return outcome(record) + unit, took
+
+
+class BoardLog:
+    """A board as plain lines: one for each run that ends, and some in between."""
 
     def __init__(self, board: Board, console: Console) -> None:
         self.board, self.console = board, console
-        self._said = time.monotonic()
+        self._printed = time.monotonic()
 
-    def see(self, progress: Progress) -> None:
-        """Takes in where the run under way stands."""
-        self.board.see(progress)
-        if time.monotonic() - self._said >= QUIET_SECONDS:
-            self._say(f"{self.board.under_way()}; {self.board.status()}")
-
-    def close(self, record: Record) -> None:
-        """Takes in and prints the record of a run that is finished."""
-        found = self.board.now is None
-        self.board.close(record)
-        run, result = record.run, record.result or {}
-        error = outcome(record) + (" % test error" if result["status"] == FINISHED else "")
-        name = self.board.names[run.key()]
-        took = f"{counted(result['epochs'], 'epoch')} in {duration(result['seconds'])}"
-        how = "finished before" if found else took
-        self._say(f"{name}, seed {run.seed}: {error}, {how}; {self.board.status()}")
-
-    def _say(self, line: str) -> None:
-        self._said = time.monotonic()
-        self.console.print(Text(line), soft_wrap=True)
+    def see(self, event: Event) -> None:
+        """Prints the result of a run that has ended, and progress now and then."""
+        trained = self.board.now is not None
+        self.board.see(event)
+        if event.record is not None:
+            run, (error, took) = event.run, outcome_in_words(event.record)
+            line = f"{self.board.names[run.key()]}, seed {run.seed}: {error}, "
+            line += took if trained else "finished before"
+        elif time.monotonic() - self._printed >= QUIET_SECONDS:
+            line = self.board.under_way()
+        else:
+            return
+        self._printed = time.monotonic()
+        self.console.print(Text(f"{line}; {self.board.status()}"), soft_wrap=True)
 
 
 @contextmanager
-def shown(board: Board, console: Console) -> Iterator[Board | Log]:
-    """Shows the board while it changes: in place on a terminal, as lines of a log elsewhere."""
+def shown(board: Board, console: Console) -> Iterator[Board | BoardLog]:
+    """Shows the board while it changes: in place on a terminal, elsewhere as lines of a log."""
     if not console.is_terminal:
-        yield Log(board, console)
+        yield BoardLog(board, console)
         return
     with Live(board, console=console, refresh_per_second=4):
         yield board

@@ -1,4 +1,4 @@
-"""`srelu data`: what is there, where it is looked for, how to get it."""
+"""`srelu data`: list the datasets, and download one."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from ..data.datasets import DATASETS, dataset
 from .terminal import console, examples, one_line_errors
 
 app = typer.Typer(
-    help="Show which data sets are there, or get one.",
+    help="List the data sets and where they are, or get one.",
     epilog=examples("srelu data", "srelu data get mnist", "srelu data get cifar10 --data here"),
     invoke_without_command=True,
 )
 DataFolder = Annotated[
     Path | None,
-    typer.Option("--data", metavar="FOLDER", help="Where data lie; also $SRELU_DATA."),
+    typer.Option("--data", metavar="FOLDER", help="Folder of the data sets; also $SRELU_DATA."),
 ]
 
 
 def check_data_folder(data: Path | None) -> None:
-    """Raises ValueError if a folder was named that does not exist: nothing would be found in it."""
+    """Raises ValueError if ``data`` is a folder that does not exist."""
     if data is not None and not data.exists():
         raise ValueError(
             f"--data {data}: no such folder; name the one that the data sets lie in, not a data set"
@@ -78,7 +78,7 @@ def get(
 ) -> None:
     """Download a data set from its official source.
 
-    A download that was cut short goes on where it stopped; checksums are verified.
+    An interrupted download is resumed; checksums are verified.
     """
     with one_line_errors():
         progress = Progress(
@@ -93,7 +93,7 @@ def get(
 
             def advance(file: str, have: int, total: int | None) -> None:
                 if not tasks:
-                    shown.enter_context(progress)  # not before: it would leave an empty line
+                    shown.enter_context(progress)  # earlier, it would leave an empty line
                 if file not in tasks:
                     tasks[file] = progress.add_task(file, total=total)
                 progress.update(tasks[file], completed=have, total=total)

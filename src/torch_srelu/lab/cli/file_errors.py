@@ -1,4 +1,4 @@
-"""What is wrong with a path, in a sentence that says what to do."""
+"""Messages for errors of the file system, which say what to do."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def explain(error: OSError) -> str:
-    """An error of the file system as one line: which path, what was expected, what to do.
+    """One line: the path, what was found, what was expected, what to do.
 
-    Errors that have no path, such as those of a network, keep their own words.
+    Errors without a path, such as those of a network, keep their message.
     """
     if not isinstance(error.filename, str | bytes | os.PathLike):
         return str(error)
     path = Path(os.fsdecode(error.filename))
-    if error.errno and error.strerror != os.strerror(error.errno):  # it says what to do itself
+    if error.errno and error.strerror != os.strerror(error.errno):  # the message says what to do
         return f"{path}: {_words(error)}"
     upwards = (path, *path.parents)
     if isinstance(error, NotADirectoryError | FileExistsError):

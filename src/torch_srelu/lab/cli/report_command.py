@@ -1,4 +1,4 @@
-"""`srelu report`: tables and the report file from records that exist."""
+"""`srelu report`: tables and the HTML report from records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAGE = "report.html"
 
 
 class TableFormat(StrEnum):
-    """How the tables are printed."""
+    """Output format of the comparison_tables."""
 
     text = "text"
     markdown = "markdown"
@@ -38,16 +38,16 @@ def report(
     folder: Annotated[Path, typer.Argument(help="Folder of records.")] = RECORDS,
     baseline: Annotated[
         str | None,
-        typer.Option(help="Rival that the others are measured against.", show_default="relu"),
+        typer.Option(help="Rival that the others are compared with.", show_default="relu"),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="HTML file to write.", show_default=f"FOLDER/{PAGE}")
     ] = None,
     format: Annotated[
-        TableFormat, typer.Option(help="Print the tables as this; all but text write no HTML.")
+        TableFormat, typer.Option(help="Format of the tables; only text also writes the HTML file.")
     ] = TableFormat.text,
 ) -> None:
-    """Make tables and the report from the records of finished runs.
+    """Print tables and write the report from the records of finished runs.
 
     Runs that share a protocol are compared; several protocols in one folder become several
     comparisons on one page.
@@ -69,16 +69,16 @@ def report(
 
 
 def format_tables(comparisons: Sequence[Comparison], format: TableFormat) -> str:
-    """The tables in one of the formats for files."""
-    if format is TableFormat.csv:
-        return comparison_tables.to_csv(comparisons)
-    if format is TableFormat.json:
-        return comparison_tables.to_json(comparisons)
-    return "\n".join(map(comparison_tables.markdown, comparisons))
+    """The tables as one of the formats for files."""
+    if format is TableFormat.markdown:
+        return "\n".join(map(comparison_tables.markdown, comparisons))
+    return (comparison_tables.to_csv if format is TableFormat.csv else comparison_tables.to_json)(
+        comparisons
+    )
 
 
 def write_page(comparisons: Sequence[Comparison], path: Path) -> None:
-    """Writes the HTML report and says where it is."""
+    """Writes the HTML report and prints its path."""
     from ..report import render
 
     files.write(path, render(comparisons).encode())

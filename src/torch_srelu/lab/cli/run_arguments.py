@@ -1,4 +1,4 @@
-"""From what the user typed to runs: activations with options, fields of a run."""
+"""Parses activations with options and fields of a run, and makes runs of them."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def chosen_runs(
 ) -> list[Run]:
     """The runs of a comparison: all rivals of a seed, in the order given, before the next seed.
 
-    A decision reaches the rivals that it means something to; there must be one.
+    A field is set for the rivals that use it; there must be one.
 
     Args:
         activations: As typed: ``srelu``, ``lrelu:slope=0.1``, ``srelu:quantile=0.8``.
         seeds: The seeds.
-        dataset: Name of the data set.
-        decisions: Fields of `Run` that differ from the data set's recipe.
+        dataset: Name of the dataset.
+        decisions: Fields of `Run` that differ from the dataset's recipe.
     """
     rivals = [rival(typed) for typed in activations]
     _check_used(decisions, [name for name, _ in rivals])
     runs = [
-        checked(recipe(dataset, name, seed, **_meant_for(name, decisions) | own))
+        checked(recipe(dataset, name, seed, **_used_by(name, decisions) | own))
         for seed in seeds
         for name, own in rivals
     ]
@@ -51,7 +51,7 @@ def chosen_runs(
 
 
 def rival(typed: str) -> tuple[str, dict[str, Any]]:
-    """The activation that was typed, and what follows the colon as fields of `Run`.
+    """Parses an activation and its options into its name and fields of `Run`.
 
     Example:
         >>> rival("lrelu:slope=0.1")
@@ -71,31 +71,31 @@ def rival(typed: str) -> tuple[str, dict[str, Any]]:
 
 
 def rivals_in_words() -> str:
-    """Every activation, each with its own choices."""
+    """Every activation, each with its options."""
     choices = {name: [*a.options, *_own_fields(name)] for name, a in ACTIVATIONS.items()}
     return ", ".join(f"{name} ({', '.join(own)})" if own else name for name, own in choices.items())
 
 
 def _own_fields(name: str) -> tuple[str, ...]:
-    """The fields of `Run` that an activation has and others have not."""
+    """The fields of `Run` that only some activations use, of those that this one uses."""
     known = activation(name)
     adaptive = ADAPTIVE_FIELDS if known.adapts else ()
     return (*adaptive, *(SRELU_FIELDS if known.is_srelu else ()))
 
 
-def _idle(name: str) -> set[str]:
+def _unused(name: str) -> set[str]:
     return {*ADAPTIVE_FIELDS, *SRELU_FIELDS} - {*_own_fields(name)}
 
 
-def _meant_for(name: str, decisions: dict[str, Any]) -> dict[str, Any]:
-    """Without what only others have: it would make a ReLU run that was done a different run."""
-    return {field: value for field, value in decisions.items() if field not in _idle(name)}
+def _used_by(name: str, decisions: dict[str, Any]) -> dict[str, Any]:
+    """Without the fields that the activation does not use: they would change the run's key."""
+    return {field: value for field, value in decisions.items() if field not in _unused(name)}
 
 
 def _check_used(decisions: dict[str, Any], names: Sequence[str]) -> None:
-    """Raises ValueError if a decision means nothing to any of these activations."""
+    """Raises ValueError if none of these activations uses a field."""
     for field in decisions:
-        if all(field in _idle(name) for name in names):
+        if all(field in _unused(name) for name in names):
             having = [name for name in ACTIVATIONS if field in _own_fields(name)]
             raise ValueError(
                 f"{field} means nothing to {' and '.join(dict.fromkeys(names))}, only to "
@@ -104,7 +104,7 @@ def _check_used(decisions: dict[str, Any], names: Sequence[str]) -> None:
 
 
 def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
-    """``NAME=VALUE`` for fields of `Run`.
+    """Parses ``NAME=VALUE`` for fields of `Run`.
 
     Example:
         >>> parse_settings(["lr=0.05", "schedule=multistep", "milestones=0.5,0.75"])
@@ -119,7 +119,7 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:
 
 
 def _values(pairs: Iterable[str]) -> dict[str, Any]:
-    """What ``NAME=VALUE`` says, each name once."""
+    """Parses ``NAME=VALUE``, each name once."""
     values = {}
     for text in pairs:
         name, equals, value = text.partition("=")
@@ -137,7 +137,7 @@ def _values(pairs: Iterable[str]) -> dict[str, Any]:
 
 
 def _items(name: str, text: str) -> list[Any]:
-    """A list as JSON writes it, or without quotes, or without brackets."""
+    """Parses a list: JSON, or without quotes, or without brackets."""
     found = _literal(text)
     if isinstance(found, list):
         return found
@@ -148,7 +148,7 @@ def _items(name: str, text: str) -> list[Any]:
 
 
 def _literal(text: str) -> Any:
-    """A number, true, false or a list as JSON writes it; anything else is a word."""
+    """Parses JSON; anything else is a string."""
     try:
         return json.loads(text)
     except ValueError:

@@ -1,9 +1,7 @@
-"""Metrics for TensorBoard, beside the record: while a run is trained, or from what it left."""
+"""Metrics for TensorBoard, written into the record."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,15 +24,12 @@ class TensorBoardWriter:
         self._writer: SummaryWriter | None = None
 
     def see(self, progress: Progress) -> None:
-        """Takes in an epoch; what a stopped run wrote beyond its checkpoint is replaced."""
+        """Writes the last epoch; what a stopped run wrote beyond its checkpoint is replaced."""
         if progress.metrics is not None:
             self._add(progress.folder, progress.metrics)
 
     def complete(self, record: Record) -> None:
-        """Takes in all epochs of a record that was finished before, if it has no events.
-
-        A record that cannot take them, as one in an archive, is whole without.
-        """
+        """Writes all epochs of a finished record that has no events; an archive cannot have any."""
         if (record.folder / FOLDER).exists():
             return
         try:
@@ -48,7 +43,7 @@ class TensorBoardWriter:
 
     def _add(self, folder: Path, metrics: Metrics) -> None:
         if self._writer is None or self._folder != folder:
-            from torch.utils.tensorboard import SummaryWriter  # slow to import, seldom wanted
+            from torch.utils.tensorboard import SummaryWriter  # slow to import
 
             self.close()
             self._folder = folder
@@ -60,20 +55,7 @@ class TensorBoardWriter:
                 self._writer.add_scalar(name, value, metrics.epoch)
 
     def close(self) -> None:
-        """Completes the file of the run before."""
+        """Closes the file of the current run."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-
-
-@contextmanager
-def events(wanted: bool) -> Iterator[TensorBoardWriter | None]:
-    """An `TensorBoardWriter` that is closed at the end, or None if it is not wanted."""
-    if not wanted:
-        yield None
-        return
-    writer = TensorBoardWriter()
-    try:
-        yield writer
-    finally:
-        writer.close()

@@ -1,4 +1,4 @@
-"""What every command shows and how it ends: the console, errors in one line, exit codes."""
+"""Console, one-line errors and exit codes of all commands."""
 
 from __future__ import annotations
 
@@ -16,18 +16,17 @@ from .file_errors import explain
 
 FAILED, INTERRUPTED = 1, 130
 
-IS_RANK_0 = os.environ.get("RANK", "0") == "0"  # of several processes under torchrun, one speaks
+IS_RANK_0 = os.environ.get("RANK", "0") == "0"  # the only process that prints
 console = Console(highlight=False, quiet=not IS_RANK_0)
 errors = Console(highlight=False, stderr=True)
 
 
 @contextlib.contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Turns what a user can mend - a name, a file, a full disk - into one line and exit code 1.
+    """Turns errors that a user can correct into one line and exit code 1.
 
-    The laboratory raises ValueError and TypeError for wrong values, OSError for files, Busy for a
-    run that is being trained elsewhere; anything else is a fault of the program and keeps its
-    traceback.
+    These are ValueError and TypeError for wrong values, OSError for files, and Busy for a run that
+    another process trains; any other error is a bug and keeps its traceback.
     """
     try:
         yield
@@ -39,7 +38,7 @@ def one_line_errors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Shows warnings as the sentences they are, without file, line and source code."""
+    """Prints warnings without file, line and source code."""
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_: errors.print(
             f"[yellow]srelu:[/] {escape(str(message))}", soft_wrap=True
@@ -48,18 +47,18 @@ def plain_warnings() -> Iterator[None]:
 
 
 def fail(message: str) -> None:
-    """Prints the message to the standard error and ends the command with exit code 1."""
+    """Prints ``message`` to the standard error and exits with code 1."""
     errors.print(f"[bold red]srelu:[/] {escape(message)}", soft_wrap=True)
     raise typer.Exit(FAILED)
 
 
 def examples(*commands: str) -> str:
-    """Commands to try, as the end of a help text."""
+    """Example commands for the end of a help text."""
     return "\n\n".join(["Examples:", *(f"- `{command}`" for command in commands)])
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them.
+    """Seconds in hours, minutes and seconds.
 
     Example:
         >>> duration(8.2), duration(100), duration(4000)

@@ -1,11 +1,11 @@
-"""`srelu compare` and `srelu train`: runs, shown while they are trained, ended by a table."""
+"""`srelu compare` and `srelu train`: train runs, show their progress, print the results."""
 
 from __future__ import annotations
 
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +15,7 @@ from rich.text import Text
 from ..._text import counted
 from ..analysis import comparison, comparison_tables
 from ..config.run import Run
+from ..engine.scheduling import Event, progress_event
 from ..models.network_registry import NETWORKS
 from ..records.run_record import Record
 from ..runtime.distributed import world_size
@@ -26,7 +27,7 @@ from .board import Board, shown
 from .data_commands import DataFolder, check_data_folder
 from .report_command import PAGE, RECORDS, write_page
 from .run_arguments import SETTINGS, chosen_runs, parse_settings, rivals_in_words
-from .tensorboard_writer import events
+from .tensorboard_writer import TensorBoardWriter
 from .terminal import (
     INTERRUPTED,
     IS_RANK_0,
@@ -37,7 +38,7 @@ from .terminal import (
     plain_warnings,
 )
 
-_IMPATIENT = 1.0  # seconds after which a second Ctrl-C is meant as one: keys are hit twice
+_REPEAT_SECONDS = 1.0  # a second Ctrl-C within this time is the same key press
 
 RIVALS = ["relu", "prelu", "apl", "srelu"]
 COMPARE_EXAMPLES = examples(
@@ -68,12 +69,12 @@ Settings = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help=f"Any other decision of a run; repeatable. One of {', '.join(SETTINGS)}. Lists are "
+        help=f"Any other field of a run; repeatable. One of {', '.join(SETTINGS)}. Lists are "
         "written as in fixed=t_r,a_r.",
     ),
 ]
 RecordsFolder = Annotated[
-    Path, typer.Option("--records", metavar="FOLDER", help="Where records are kept.")
+    Path, typer.Option("--records", metavar="FOLDER", help="Folder of records.")
 ]
 Device = Annotated[
     str | None, typer.Option(help="cpu or cuda.", show_default="a GPU if there is one")
@@ -88,7 +89,7 @@ def compare(
         list[str] | None,
         typer.Argument(
             metavar="ACTIVATION...",
-            help="Rivals, with their own choices after a colon, as in lrelu:slope=0.1. There are "
+            help="Rivals, with their options after a colon, as in lrelu:slope=0.1. There are "
             f"{rivals_in_words()}.",
             show_default=" ".join(RIVALS),
         ),
@@ -99,7 +100,7 @@ def compare(
     epochs: Epochs = None,
     baseline: Annotated[
         str | None,
-        typer.Option(help="Rival that the others are measured against.", show_default="relu"),
+        typer.Option(help="Rival that the others are compared with.", show_default="relu"),
     ] = None,
     settings: Settings = None,
     records_folder: RecordsFolder = RECORDS,
@@ -110,20 +111,18 @@ def compare(
     device: Device = None,
     tensorboard: TensorBoard = False,
 ) -> None:
-    """Train rivals side by side under one protocol, print the table, write the report.
+    """Train rivals under one protocol, print the table, write the report.
 
     Without arguments: relu, prelu, apl and srelu, three seeds each, on handwritten digits that need
-    no download. Runs that are finished are not run again, and what was stopped goes on where it
-    was: give the same command.
+    no download. Finished runs are not trained again, and stopped ones are resumed: give the same
+    command.
     """
     with one_line_errors():
         typed = activations or RIVALS
         if baseline is not None:
             check_choice("baseline", baseline, typed)
         if report is not None and records_folder.resolve() not in report.resolve().parents:
-            files.check_writable(
-                report
-            )  # now, and not after hours; the records' folder will be there
+            files.check_writable(report)  # before hours of training; the records' folder is created
         decisions = _decisions(settings, net=net, epochs=epochs)
         runs = chosen_runs(typed, range(1, seeds + 1), dataset, decisions)
         found = _train_all(runs, records_folder, data, device, tensorboard)
@@ -140,7 +139,7 @@ def train(
     activation: Annotated[
         str,
         typer.Argument(
-            help="With its own choices after a colon, as in lrelu:slope=0.1. One of "
+            help="With its options after a colon, as in lrelu:slope=0.1. One of "
             f"{rivals_in_words()}."
         ),
     ] = "srelu",
@@ -154,9 +153,9 @@ def train(
     device: Device = None,
     tensorboard: TensorBoard = False,
 ) -> None:
-    """Train one run and keep its record.
+    """Train one run and write its record.
 
-    A run that is finished is not run again; one that was stopped goes on where it was.
+    A finished run is not trained again; a stopped one is resumed.
     """
     with one_line_errors():
         decisions = _decisions(settings, net=net, epochs=epochs)
@@ -166,7 +165,7 @@ def train(
 
 
 def _decisions(settings: list[str] | None, **given: Any) -> dict[str, Any]:
-    """The decisions of the command line: what was set by name, and the options that were given."""
+    """Fields of `Run` from the command line: set by name, and by options of their own."""
     own = {name: value for name, value in given.items() if value is not None}
     by_name = parse_settings(settings or [])
     for name in own.keys() & by_name:
@@ -181,25 +180,32 @@ def _train_all(
     device: str | None,
     tensorboard: bool,
 ) -> list[Record]:
-    """Trains what is not finished yet, and shows it; Ctrl-C says how to go on."""
+    """Trains the runs that are not finished and shows their progress."""
     check_data_folder(data)
     board = Board(comparison.rival_names(runs), runs)
     found = []
     try:
-        with plain_warnings(), shown(board, console) as view, events(tensorboard) as writer:
+        with (
+            plain_warnings(),
+            shown(board, console) as view,
+            closing(TensorBoardWriter()) as writer,
+            _stop_on_interrupt() as stop,
+        ):
 
-            def after_epoch(progress: Progress) -> None:
-                view.see(progress)
-                if writer:
+            def on_step(progress: Progress) -> None:
+                view.see(progress_event(progress))
+
+            def on_epoch(progress: Progress) -> None:
+                on_step(progress)
+                if tensorboard:
                     writer.see(progress)
 
-            with _asking_to_stop() as stop:
-                for run in runs:
-                    record = train_run(run, folder, data, after_epoch, view.see, device, stop=stop)
-                    view.close(record)
-                    if writer and IS_RANK_0:
-                        writer.complete(record)
-                    found.append(record)
+            for run in runs:
+                record = train_run(run, folder, data, on_epoch, on_step, device, stop=stop)
+                view.see(Event(run, "ended", 1.0, record=record))
+                if tensorboard and IS_RANK_0:
+                    writer.complete(record)
+                found.append(record)
     except (Stopped, KeyboardInterrupt) as how:
         here = "there" if isinstance(how, Stopped) else "its last checkpoint, if there is one"
         errors.print(
@@ -212,16 +218,17 @@ def _train_all(
 
 
 @contextmanager
-def _asking_to_stop() -> Iterator[Callable[[], bool] | None]:
-    """Within, Ctrl-C asks to stop after the step that is under way; a later one interrupts it.
+def _stop_on_interrupt() -> Iterator[Callable[[], bool] | None]:
+    """Gives a function that tells whether Ctrl-C was pressed; the second time it interrupts.
 
-    None where it does not: a team ends with its processes, and a job that ignores Ctrl-C goes on.
+    None where it does not: several processes are ended from outside, and where Ctrl-C is ignored
+    training goes on.
     """
-    asked: list[float] = []  # when it was
+    asked: list[float] = []  # times of Ctrl-C
 
     def ask(*_: Any) -> None:
         asked.append(time.monotonic())
-        if asked[-1] - asked[0] > _IMPATIENT:
+        if asked[-1] - asked[0] > _REPEAT_SECONDS:
             raise KeyboardInterrupt
         if len(asked) == 1:
             errors.print("Stopping after this step; Ctrl-C once more stops at once.")

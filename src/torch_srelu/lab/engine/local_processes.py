@@ -1,4 +1,4 @@
-"""Runs side by side on one device: a process for each, as many at a time as one likes.
+"""Several runs at a time on one device, each in a process of its own.
 
 NIN is too small to fill a large GPU alone. Every run is the same run as alone, bit for bit where it
 is deterministic; only its seconds are not.
@@ -8,87 +8,86 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Generator
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, Queue
-from typing import IO, Any
+from typing import IO
 
 from ..._text import counted
 from ..config.run import Run
 from ..records import run_record
-from ..records.run_record import Record, Results
+from ..records.run_record import Results
 from . import worker
+from .scheduling import Event, RunPlan, UnsavedRunsError, schedule
 
-LOGS = "logs"  # folder below the records, for what the processes say
+LOGS = "logs"  # folder below the records, for the standard errors of the processes
 TAIL = 8  # lines that are shown of a process that failed
-_PATIENCE = 60.0  # seconds that a process has to write its checkpoint
-# How a process ends that was told to: with a checkpoint, or before it could do anything.
-_OBEYED = (worker.DONE, worker.STOPPED, -signal.SIGTERM)
-
-Plan = Callable[[Results], list[Run]]
-
-
-class UnsavedRunsError(RuntimeError):
-    """Runs were told to stop, and could not write their checkpoints."""
-
-
-@dataclass(frozen=True)
-class Event:
-    """Something happened to a run.
-
-    Attributes:
-        run: Which one.
-        kind: "started", "progress", "ended" (it has a result), "stopped" (it goes on next time),
-            "dropped" (stopped, and the plan does not need it any more) or "failed".
-        share: How much of its training is done, in [0, 1].
-        epoch: Epochs done.
-        loss: Training loss of the last of them.
-        record: Of a run that has ended.
-        words: The last lines of a process that failed, and where the others are.
-    """
-
-    run: Run
-    kind: str
-    share: float = 0.0
-    epoch: int = 0
-    loss: float | None = None
-    record: Record | None = None
-    words: str = ""
+_STOP_SECONDS = 60.0  # that a process has to write its checkpoint
+# Exit codes after SIGTERM: with a checkpoint, or before there was anything to save.
+_STOPPED = (worker.DONE, worker.STOPPED, -signal.SIGTERM)
 
 
 @dataclass
 class _Worker:
+    """A process that trains a run."""
+
     run: Run
     process: subprocess.Popen[str]
     log: Path
-    told: bool = False  # to stop
+    stopping: bool = False
+
+    def stop(self) -> None:
+        if not self.stopping:
+            self.stopping = True
+            self.process.terminate()
+
+    def failure(self) -> str:
+        """How the process has ended, and the last lines of its log."""
+        code = self.process.returncode
+        how = f"exit code {code}" if code >= 0 else f"signal {-code}"
+        try:
+            lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        except FileNotFoundError:  # it was removed
+            return f"{how}, and its log {self.log} is gone"
+        tail = "\n".join(lines[-TAIL:])
+        return f"{how}, log in {self.log}\n{tail}".rstrip()
 
 
-@dataclass
-class _Crew:
-    """The processes under way, and what they say."""
+class LocalProcesses:
+    """An `Engine` whose runs are local processes that share a device.
 
-    records_root: Path
-    data_root: Path | None
-    device: str | None
-    beside: int
-    workers: dict[str, _Worker] = field(default_factory=dict)
-    said: Queue[tuple[str, str | None]] = field(default_factory=Queue)  # key, line; None at the end
+    Args:
+        records_root: Folder of records.
+        data_root: A folder to search for the data first.
+        device: Where to train; a GPU by default if there is one.
+        jobs: How many runs at a time.
+    """
+
+    def __init__(
+        self, records_root: Path, data_root: Path | str | None, device: str | None, jobs: int
+    ) -> None:
+        self.records_root, self.data_root = records_root, data_root
+        self.device, self.jobs = device, jobs
+        self._workers: dict[str, _Worker] = {}
+        self._output: Queue[tuple[str, str | None]] = Queue()  # key and line; None at the end
+
+    @property
+    def running(self) -> Collection[str]:
+        return list(self._workers)
 
     def start(self, run: Run) -> None:
         key = run.key()
         log = self.records_root / LOGS / f"{run.dataset}-{run.activation}-s{run.seed}-{key}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        share = str(max(1, (os.cpu_count() or 1) // self.beside))  # of the cores, for its threads
-        threads = {"OMP_NUM_THREADS": share, "TORCHINDUCTOR_COMPILE_THREADS": share}
+        cores = str(max(1, (os.cpu_count() or 1) // self.jobs))
+        threads = {"OMP_NUM_THREADS": cores, "TORCHINDUCTOR_COMPILE_THREADS": cores}
         with open(log, "wb") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-m", worker.__name__],
@@ -101,100 +100,73 @@ class _Crew:
             )
         order = {
             "run": run.to_dict(),
-            "records": str(self.records_root),
-            "data": None if self.data_root is None else str(self.data_root),
+            "records_root": str(self.records_root),
+            "data_root": self.data_root and str(self.data_root),
             "device": self.device,
-            "beside": self.beside,
+            "beside": self.jobs,
         }
         assert process.stdin is not None
         assert process.stdout is not None
         # A process that died at once reads nothing; its log says why.
         with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
             pipe.write(json.dumps(order) + "\n")
-        self.workers[key] = _Worker(run, process, log)
-        threading.Thread(target=self._listen, args=(key, process.stdout), daemon=True).start()
+        self._workers[key] = _Worker(run, process, log)
+        threading.Thread(target=self._read, args=(key, process.stdout), daemon=True).start()
 
-    def _listen(self, key: str, pipe: IO[str]) -> None:
+    def _read(self, key: str, pipe: IO[str]) -> None:
         with pipe:
             for line in pipe:
-                self.said.put((key, line))
-        self.said.put((key, None))
+                self._output.put((key, line))
+        self._output.put((key, None))
 
-    def hear(self, seconds: float) -> Event | None:
-        """The next thing that happens within so many seconds."""
+    def stop(self, key: str) -> None:
+        self._workers[key].stop()
+
+    def wait(self, seconds: float) -> Event | None:
         try:
-            key, line = self.said.get(timeout=max(0.0, seconds))
+            key, line = self._output.get(timeout=max(0.0, seconds))
         except Empty:
             return None
-        member = self.workers[key]
-        if line is None:
-            return self._ended(member)
-        told = json.loads(line)
-        if "folder" in told:
-            return None  # it is about to end
-        return Event(member.run, "progress", told["share"], told["epoch"], told["loss"])
+        started = self._workers[key]
+        if line is not None:
+            return Event(started.run, "progress", **json.loads(line))
+        code = started.process.wait()
+        del self._workers[key]
+        record = run_record.finished(self.records_root, started.run)
+        stopped = code == worker.STOPPED or (started.stopping and code in _STOPPED)
+        if record is None and not stopped:
+            return Event(started.run, "failed", words=started.failure())
+        started.log.unlink(missing_ok=True)
+        if record is None:
+            return Event(started.run, "stopped")
+        return Event(started.run, "ended", 1.0, record=record)
 
-    def _ended(self, member: _Worker) -> Event:
-        code = member.process.wait()
-        del self.workers[member.run.key()]
-        record = run_record.finished(self.records_root, member.run)
-        if record is not None:
-            member.log.unlink(missing_ok=True)
-            return Event(member.run, "ended", 1.0, record=record)
-        if code == worker.STOPPED or (member.told and code in _OBEYED):
-            member.log.unlink(missing_ok=True)
-            return Event(member.run, "stopped")
-        return Event(member.run, "failed", words=_last_words(member))
-
-    def stop(self, keys: Iterable[str]) -> None:
-        """Tells the processes of these runs to stop, once."""
-        for key in keys:
-            member = self.workers[key]
-            if not member.told:
-                member.told = True
-                member.process.terminate()
-
-    def stop_all(self) -> None:
-        """Tells every process to stop; those that do not obey in a minute are ended.
-
-        Raises NotSaved if one ended without its checkpoint.
-        """
-        self.stop(self.workers)
-        patience = time.monotonic() + _PATIENCE
-        lost = []
-        for member in self.workers.values():
+    def close(self) -> None:
+        """Stops every process; those that have not ended after a minute are killed."""
+        for started in self._workers.values():
+            started.stop()
+        deadline = time.monotonic() + _STOP_SECONDS
+        unsaved: list[str] = []
+        for started in self._workers.values():
             try:
-                code = member.process.wait(max(0.0, patience - time.monotonic()))
+                code = started.process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                member.process.kill()
-                code = member.process.wait()
-            if code in _OBEYED:
-                member.log.unlink(missing_ok=True)
+                started.process.kill()
+                code = started.process.wait()
+            if code in _STOPPED:
+                started.log.unlink(missing_ok=True)
             else:
-                run = member.run
-                lost.append(f"{run.net} {run.activation} seed {run.seed}: {_last_words(member)}")
-        if lost:
-            many = counted(len(lost), "run")
+                run = started.run
+                unsaved.append(f"{run.net} {run.activation} seed {run.seed}: {started.failure()}")
+        if unsaved:
+            many, why = counted(len(unsaved), "run"), "\n".join(unsaved)
             raise UnsavedRunsError(
-                f"{many} could not be saved and will go on from an earlier point: "
-                + "\n".join(lost)
+                f"{many} could not be saved and will go on from an earlier point: {why}"
             )
 
 
-def _last_words(member: _Worker) -> str:
-    """How a process that failed has ended, and the last lines of its log."""
-    code = member.process.returncode
-    how = f"exit code {code}" if code >= 0 else f"signal {-code}"
-    try:
-        lines = member.log.read_text(encoding="utf-8", errors="replace").splitlines()
-    except FileNotFoundError:  # somebody tidied up
-        return f"{how}, and its log {member.log} is gone"
-    tail = "\n".join(lines[-TAIL:])
-    return f"{how}, log in {member.log}\n{tail}".rstrip()
-
-
 def train_runs(
-    plan: Plan,
+    plan: RunPlan,
     records_root: Path | str,
     data_root: Path | str | None = None,
     *,
@@ -203,10 +175,9 @@ def train_runs(
     seconds: float | None = None,
     device: str | None = None,
 ) -> Generator[Event | None]:
-    """Trains what ``plan`` asks for, and tells what happens while it does.
+    """Trains what ``plan`` asks for in local processes, and yields what happens; see `schedule`.
 
-    What has a result is not trained again, what was stopped goes on. After every result the plan is
-    asked anew: a run that it does not want any more is stopped where it is.
+    What has a result is not trained again; what was stopped is resumed.
 
     Args:
         plan: The runs wanted, given the results there are, by key.
@@ -218,48 +189,15 @@ def train_runs(
         seconds: When to stop all of them; their checkpoints are written.
         device: Where to train; a GPU by default if there is one.
 
-    Yields:
-        Events; None now and then when nothing has happened for a second.
-
     Raises:
-        NotSaved: If it is closed, or interrupted, and a run could not write its checkpoint.
+        UnsavedRunsError: If it is closed, or interrupted, and a run could not write its checkpoint.
     """
     root = Path(records_root)
     root.mkdir(parents=True, exist_ok=True)
-    deadline = math.inf if seconds is None else time.monotonic() + seconds
-    results = _results(plan, root, known or {})
-    failed: set[str] = set()
-    crew = _Crew(root, None if data_root is None else Path(data_root), device, jobs)
-    try:
-        while True:
-            late = time.monotonic() >= deadline
-            runs = [run for run in plan(results) if run.key() not in results.keys() | failed]
-            needed = {run.key() for run in runs}
-            crew.stop(key for key in crew.workers if late or key not in needed)
-            for run in runs:
-                if run.key() in crew.workers or (run.start and run.start not in results):
-                    continue
-                if late or len(crew.workers) >= jobs:
-                    break
-                crew.start(run)
-                yield Event(run, "started")
-            if not crew.workers:
-                return
-            event = crew.hear(min(1.0, max(0.05, deadline - time.monotonic())))
-            if event is not None and event.record is not None:
-                results |= run_record.results([event.record])
-            elif event is not None and event.kind == "failed":
-                failed.add(event.run.key())
-            elif event is not None and event.kind == "stopped" and event.run.key() not in needed:
-                event = Event(event.run, "dropped")
-            yield event
-    finally:
-        crew.stop_all()
-
-
-def _results(plan: Plan, root: Path, known: Results) -> dict[str, Mapping[str, Any]]:
-    """The results there are, without those whose runs have to be trained for their weights."""
     own = run_record.results(run_record.find(root))
-    there = {**known, **own}
-    begun_with = {run.start for run in plan(there) if run.key() not in there}
-    return {key: result for key, result in there.items() if key in own or key not in begun_with}
+    results = {**(known or {}), **own}
+    starts = {run.start for run in plan(results) if run.key() not in results}
+    for key in starts & (results.keys() - own.keys()):
+        del results[key]  # trained again: its weights are needed
+    engine = LocalProcesses(root, data_root, device, jobs)
+    yield from schedule(plan, engine, results, seconds)

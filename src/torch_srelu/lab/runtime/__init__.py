@@ -1,1 +1,1 @@
-"""Random streams, processes and CUDA graphs."""
+"""Random streams, process groups, devices and CUDA graphs."""

@@ -1,4 +1,4 @@
-"""Work for a GPU as one CUDA graph."""
+"""Capture of CUDA graphs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-_WARM_UP = 3  # calls before a capture, in which libraries choose their kernels
+_WARM_UP = 3  # calls before a capture, in which libraries select their kernels
 
 
 def capture_graph(
@@ -16,13 +16,13 @@ def capture_graph(
     generators: Sequence[torch.Generator] = (),
     pool: Any = None,
 ) -> torch.cuda.CUDAGraph:
-    """Records ``work`` on the current device, to be replayed without Python.
+    """Captures ``work`` on the current device, to be replayed without Python.
 
     Args:
-        work: Launches kernels, and waits for none of them.
-        warm_up: What is called a few times before; by default ``work``.
-        generators: Whatever ``work`` draws from, other than the device's own generator.
-        pool: Memory shared with other graphs that never run at the same time; own by default.
+        work: Launches kernels and does not synchronize.
+        warm_up: Called a few times before the capture; by default ``work``.
+        generators: The generators that ``work`` uses, other than the device's default.
+        pool: Memory pool shared with graphs that never run at the same time; own by default.
     """
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
@@ -33,7 +33,7 @@ def capture_graph(
     graph = torch.cuda.CUDAGraph()
     for generator in generators:
         graph.register_generator_state(generator)
-    # Other threads go on meanwhile: those that bring photographs ask the driver for memory.
+    # Other threads may call the driver meanwhile: those that load photographs allocate memory.
     with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
         work()
     return graph

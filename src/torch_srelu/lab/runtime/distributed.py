@@ -1,4 +1,4 @@
-"""Several processes that share each batch, started by torchrun."""
+"""Process groups of data-parallel training under torchrun, and the choice of a device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 
 from ..._text import counted
 
@@ -24,7 +23,7 @@ def world_size() -> int:
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """This process among those that train one network together."""
+    """The processes that train a network together, and the rank of this one."""
 
     rank: int = 0
     world: int = 1
@@ -35,45 +34,40 @@ class ProcessGroup:
         return self.rank == 0
 
     def share(self, batch: int) -> slice:
-        """The part of a batch that is this process's."""
+        """The part of a batch that this process trains on."""
         size = batch // self.world
         return slice(self.rank * size, (self.rank + 1) * size)
 
     def broadcast(self, value: Any) -> Any:
-        """What the leader has as ``value``, for all."""
-        if self.world == 1:
-            return value
-        box = [value]
-        dist.broadcast_object_list(box, src=0)
-        return box[0]
+        """``value`` of rank 0, on every rank."""
+        values = [value]
+        if self.world > 1:
+            dist.broadcast_object_list(values, src=0)
+        return values[0]
 
-    def sum(self, tensor: Tensor) -> Tensor:
-        """The sum over all processes, in place."""
+    def sum(self, tensor: Tensor) -> None:
+        """Replaces ``tensor`` by its sum over all processes."""
         if self.world > 1:
             dist.all_reduce(tensor)
-        return tensor
 
     def average_gradients(self, gradients: Sequence[Tensor]) -> Tensor:
-        """Replaces gradients by their mean over all processes; also returns these in one piece.
+        """Replaces gradients by their mean over all processes; also returns them as one vector.
 
-        One flat sum in a fixed order: a run that is taken up again adds in the same order as one
-        that was never stopped, which buckets that are rebuilt at each start do not promise.
+        One sum in a fixed order: a resumed run adds in the same order as one that was never
+        stopped, which buckets that are rebuilt at each start do not promise.
         """
-        flat = _flatten_dense_tensors(gradients)
+        flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
         if self.world > 1:
             dist.all_reduce(flat)
             flat /= self.world
-            parts = _unflatten_dense_tensors(flat, gradients)
+            parts = flat.split([gradient.numel() for gradient in gradients])
             for gradient, part in zip(gradients, parts, strict=True):
-                gradient.copy_(part)
+                gradient.copy_(part.view(gradient.shape))
         return flat
 
 
 def init_process_group(world: int, device: torch.device) -> ProcessGroup:
-    """Joins the processes of torchrun for a run of ``world`` processes.
-
-    They stay together until the program ends, however many runs they train.
-    """
+    """The process group of torchrun, of ``world`` processes; initialized at the first call."""
     started = world_size()
     if started != world:
         raise ValueError(
@@ -83,9 +77,9 @@ def init_process_group(world: int, device: torch.device) -> ProcessGroup:
     if world == 1:
         return ProcessGroup()
     if not dist.is_initialized():
-        # Imported later, as the compiler does, it would hold the group in default arguments: then
-        # the group's threads outlive destroy_process_group, and one that lets go of a tensor while
-        # the interpreter ends aborts the process.
+        # Imported later, as the compiler does, it would keep the group in default arguments: then
+        # the group's threads outlive destroy_process_group, and one that frees a tensor while the
+        # interpreter exits aborts the process.
         importlib.import_module("torch.distributed.nn.functional")
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
         atexit.register(dist.destroy_process_group)
@@ -93,7 +87,7 @@ def init_process_group(world: int, device: torch.device) -> ProcessGroup:
 
 
 def choose_device(wanted: torch.device | str | None = None) -> torch.device:
-    """The device to train on: by default the GPU of this process if there is one, else the CPU."""
+    """The device to train on; by default the GPU of this process if there is one, else the CPU."""
     if wanted is None:
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
     kind, colon, index = str(wanted).partition(":")

@@ -1,9 +1,8 @@
-"""Random streams that do not disturb each other.
+"""Independent random streams from one seed.
 
-One seed feeds five streams: weights, activation parameters, data order, augmentation, dropout. So
-equal seeds mean equal initial weights and equal batches whatever the activation draws. A stream is
-a pure function of the seed and of where training stands (epoch or step): nothing has to be saved to
-continue a run.
+There are five: weights, activation parameters, data order, augmentation, dropout. So equal seeds
+mean equal initial weights and equal batches whatever the activation draws. A stream is a pure
+function of the seed and of the epoch or step: a checkpoint need not save it.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ STREAMS = ("weights", "activation", "order", "augmentation", "dropout")
 
 
 def derive(seed: int, stream: str, position: int = 0) -> int:
-    """The number that seeds ``stream`` at an epoch or step: equal everywhere, at any time.
+    """The seed of ``stream`` at an epoch or step, the same on every machine.
 
     Example:
         >>> derive(1, "order", 0) == derive(1, "order", 1)
@@ -33,16 +32,16 @@ def derive(seed: int, stream: str, position: int = 0) -> int:
 def generator(
     seed: int, stream: str, position: int = 0, device: torch.device | str = "cpu"
 ) -> torch.Generator:
-    """A generator at the start of ``stream`` at that position."""
+    """A generator for ``stream`` at an epoch or step."""
     return torch.Generator(device).manual_seed(derive(seed, stream, position))
 
 
 class DropoutStream:
-    """Where all dropout layers of a network draw from: a function of the seed and the step.
+    """The random numbers of all dropout layers of a network: a function of the seed and the step.
 
     A captured CUDA graph may contain the draws: register `generator` with the graph; `seek` between
     two replays takes effect in the second. Every process draws for the whole batch and uses its
-    part, so that the masks do not depend on how many processes share the batch.
+    part, so that the masks do not depend on the number of processes.
     """
 
     def __init__(self, seed: int, device: torch.device, rank: int = 0, world: int = 1) -> None:
@@ -50,7 +49,7 @@ class DropoutStream:
         self.generator = torch.Generator(device)
 
     def seek(self, step: int) -> None:
-        """Goes to the draws of training step ``step``."""
+        """Sets the generator to training step ``step``."""
         self.generator.manual_seed(derive(self.seed, "dropout", step))
 
     def keep(self, x: Tensor, share: float) -> Tensor:
@@ -60,11 +59,11 @@ class DropoutStream:
         return mask
 
     def fill(self, mask: Tensor, share: float) -> None:
-        """Draws a mask of the shape and layout of ``mask`` into it."""
+        """Draws such a mask into ``mask``."""
         self._draw(mask, lambda t: t.bernoulli_(share, generator=self.generator))
 
     def exponential(self, x: Tensor) -> Tensor:
-        """Draws like ``x`` from the exponential distribution with mean 1."""
+        """A tensor like ``x`` from the exponential distribution with mean 1."""
         draws = torch.empty_like(x)
         self._draw(draws, lambda t: t.exponential_(generator=self.generator))
         return draws
@@ -87,11 +86,10 @@ class DropoutStream:
 
 
 class StochasticModule(nn.Module):
-    """A module that draws from the run's own stream in training.
+    """Base class of modules that draw random numbers in training.
 
     Args:
-        stream: The network's stream; without one, as in a network that is only evaluated,
-            training mode is an error.
+        stream: The network's stream; without one, training mode is an error.
     """
 
     def __init__(self, stream: DropoutStream | None) -> None:
@@ -99,7 +97,7 @@ class StochasticModule(nn.Module):
         self.stream = stream
 
     def own_stream(self) -> DropoutStream:
-        """The stream, if there is one."""
+        """The stream; an error if there is none."""
         if self.stream is None:
             raise RuntimeError(
                 "this network has no dropout stream: call net.eval(), or build it with `dropout=`"
@@ -108,15 +106,15 @@ class StochasticModule(nn.Module):
 
 
 class Dropout(StochasticModule):
-    """Dropout that draws from the run's own stream: y = x * mask / (1 - p) in training.
+    """Dropout from a `DropoutStream`: y = x * mask / (1 - p) in training.
 
     Args:
         p: Probability of a zero.
-        stream: Where it draws from; needed for training only.
+        stream: The network's stream; needed for training only.
 
     Attributes:
-        mask: What training passes multiply with, as `draw` left it; None, as it is at first, makes
-            every pass draw its own. Compiled passes cannot draw from a stream.
+        mask: The mask of the next training passes, from `draw`; while it is None, every pass draws
+            its own. Compiled passes cannot draw from a stream.
     """
 
     def __init__(self, p: float, stream: DropoutStream | None = None) -> None:

@@ -1,8 +1,7 @@
-"""What happens between the steps and epochs of a training: checkpoints in time, and callbacks."""
+"""Callbacks of the training loop: checkpoints, progress, stopping."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,107 +9,114 @@ from pathlib import Path
 from ..config.run import Run
 from ..records import checkpoints, run_record
 from ..records.history import Metrics
-from ..records.run_record import Record
+from .clock import Clock
 from .trainer import Trainer
 
-_SHOWN_EVERY = 0.5  # seconds between two calls of on_step
+PROGRESS_SECONDS = 0.5  # between two calls of `on_step` of a `ProgressCallback`
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands.
+    """How far the training of a run is.
 
     Attributes:
-        run: Which run.
+        run: The run.
         folder: Its record.
         epoch: Epochs done.
         share: How much of the training is done, in [0, 1].
-        seconds_left: How long the rest will take at the pace so far; None before there is one.
+        seconds_left: Estimated from the pace since training began or was resumed.
         phase: "frozen", "thawed" or "plain".
-        metrics: The last epoch, if there was one.
+        metrics: Those of the last epoch, if there was one.
     """
 
     run: Run
     folder: Path
     epoch: int
     share: float
-    seconds_left: float | None
+    seconds_left: float
     phase: str
     metrics: Metrics | None
 
 
-Callback = Callable[[Progress], None]
-
-
 class Stopped(Exception):
-    """The run was told to stop; its checkpoint is where it goes on."""
+    """Training was asked to stop; the run can be resumed from its checkpoint."""
 
 
-class Watch:
-    """Checkpoints a session in time, tells how far it is, and stops it if told."""
+class Callback:
+    """What the training loop calls; each method does nothing by default."""
+
+    def on_step(self, progress: Progress) -> None:
+        """Called after every step but the last of an epoch."""
+
+    def on_epoch(self, progress: Progress) -> None:
+        """Called after every epoch."""
+
+
+class CheckpointCallback(Callback):
+    """Writes a checkpoint, and the history so far, whenever enough time has passed.
+
+    Args:
+        trainer: What is saved.
+        clock: Saved too.
+        folder: The record that the checkpoint belongs to.
+        seconds: Time between two checkpoints.
+    """
+
+    def __init__(self, trainer: Trainer, clock: Clock, folder: Path, seconds: float) -> None:
+        self.trainer, self.clock, self.folder, self.seconds = trainer, clock, folder, seconds
+        self.saved = clock.now
+
+    def on_step(self, progress: Progress) -> None:
+        # The sums of an unfinished epoch differ between processes, and only one of them saves.
+        if self.trainer.group.world == 1:
+            self.on_epoch(progress)
+
+    def on_epoch(self, progress: Progress) -> None:
+        if self.clock.now - self.saved >= self.seconds:
+            self.save()
+
+    def save(self) -> None:
+        """Writes the checkpoint now."""
+        with self.clock.measure("epoch"):  # saving would wait for the steps too
+            self.trainer.synchronize()
+        if self.trainer.group.is_rank_0:
+            run_record.write_history(self.folder, self.trainer.history)
+            state = self.trainer.state_dict() | self.clock.state_dict()
+            checkpoints.save(self.folder, state)
+        self.saved = self.clock.now
+
+
+class ProgressCallback(Callback):
+    """Calls two functions: one during epochs, at most twice a second, one after each epoch."""
 
     def __init__(
         self,
-        session: Trainer,
-        record: Record,
-        on_epoch: Callback | None,
-        on_step: Callback | None,
-        checkpoint_seconds: float,
-        stop: Callable[[], bool] | None,
+        clock: Clock,
+        on_step: Callable[[Progress], None] | None,
+        on_epoch: Callable[[Progress], None] | None,
     ) -> None:
-        self.session, self.record = session, record
-        self.on_epoch, self.on_step, self.stop = on_epoch, on_step, stop
-        self.checkpoint_seconds = checkpoint_seconds
-        self.began = self.saved = self.shown = time.monotonic()
-        self.first = self._done()
+        self.clock, self.called = clock, clock.now
+        self.step_function, self.epoch_function = on_step, on_epoch
 
-    def step(self) -> None:
-        now = time.monotonic()
-        # What the processes have added up in an unfinished epoch differs from one to the other: a
-        # team stops between epochs only.
-        if self.session.team.world == 1 and now - self.saved >= self.checkpoint_seconds:
-            self.session.settle()
-            self.save()
-        if self.on_step and self.session.team.is_rank_0 and now - self.shown >= _SHOWN_EVERY:
-            self.shown = now
-            self.on_step(self._progress())
-        self._stop_if_told()
+    def on_step(self, progress: Progress) -> None:
+        if self.step_function and self.clock.now - self.called >= PROGRESS_SECONDS:
+            self.called = self.clock.now
+            self.step_function(progress)
 
-    def epoch(self) -> None:
-        if time.monotonic() - self.saved >= self.checkpoint_seconds:
-            self.save()
-        if self.on_epoch and self.session.team.is_rank_0:
-            self.on_epoch(self._progress())
-        self._stop_if_told()
+    def on_epoch(self, progress: Progress) -> None:
+        if self.epoch_function:
+            self.epoch_function(progress)
 
-    def _stop_if_told(self) -> None:
-        if self.stop is not None and self.stop():
-            self.session.settle()
+
+class StopCallback(Callback):
+    """Saves and raises `Stopped` as soon as ``stop()`` is true."""
+
+    def __init__(self, stop: Callable[[], bool], save: Callable[[], None]) -> None:
+        self.stop, self.save = stop, save
+
+    def on_step(self, progress: Progress) -> None:
+        if self.stop():
             self.save()
             raise Stopped
 
-    def save(self) -> None:
-        """Writes all that is known so far, and from where to go on."""
-        if self.session.team.is_rank_0:
-            run_record.write_history(self.record.folder, self.session.history)
-            checkpoints.save(self.record.folder, self.session.state_dict())
-        self.saved = time.monotonic()
-
-    def _done(self) -> float:
-        session = self.session
-        return (session.epoch + session.step / session.steps) / session.run.epochs
-
-    def _progress(self) -> Progress:
-        session, share = self.session, self._done()
-        gained = share - self.first
-        pace = (time.monotonic() - self.began) / gained if gained > 0 else None
-        metrics = session.history.metrics
-        return Progress(
-            run=session.run,
-            folder=self.record.folder,
-            epoch=session.epoch,
-            share=share,
-            seconds_left=None if pace is None else pace * (1 - share),
-            phase=session.phase,
-            metrics=metrics[-1] if metrics else None,
-        )
+    on_epoch = on_step

@@ -1,4 +1,4 @@
-"""Looks into a network between two epochs: weights, inputs of activations, what they learned."""
+"""What is measured in a network after an epoch: weights, activations' inputs and parameters."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ..models.network import Network
 from ..records.history import PROBABILITIES
 from .step import forward
 
-IMAGES = 64  # how many images the probe sends through the network
-_VALUES = 1 << 16  # of each layer's inputs are sorted, evenly spaced
+IMAGES = 64  # how many images the inputs of activations are measured on
+_VALUES = 1 << 16  # of each layer's inputs, evenly spaced, for the quantiles
 
 
 def parameters(net: Network) -> dict[str, Tensor]:
@@ -46,14 +46,14 @@ def inputs(
     """Per layer the quantiles (Q,) and the mean magnitude () of the activation's inputs.
 
     Args:
-        net: The network; it is evaluated without dropout and comes back in its own mode.
-        images: The prepared images that are sent through.
+        net: The network; it is run in eval mode and returned to its own mode.
+        images: Prepared images, of which the first `IMAGES` are used.
         run: For its precision.
     """
     quantiles: dict[str, Tensor] = {}
     magnitude: dict[str, Tensor] = {}
 
-    def watch(layer: str):
+    def observe(layer: str):
         def hook(_: nn.Module, args: tuple[Tensor, ...]) -> None:
             values = args[0].detach().float().flatten()
             magnitude[layer] = values.abs().mean().cpu()
@@ -63,7 +63,7 @@ def inputs(
 
         return hook
 
-    hooks = [act.register_forward_pre_hook(watch(name)) for name, act in net.activations()]
+    hooks = [act.register_forward_pre_hook(observe(name)) for name, act in net.activations()]
     training = net.training
     net.eval()
     try:

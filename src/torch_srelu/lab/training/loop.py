@@ -1,12 +1,11 @@
-"""Training a run from start, or from where it was stopped, to its record."""
+"""Training of a run: from its start, or its last checkpoint, to its record."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +13,15 @@ import torch
 
 from ...adaptive.quantile_search import NotFiniteError
 from ..config.run import Run
-from ..data.datasets import dataset
 from ..models import network_registry
 from ..records import checkpoints, run_record
 from ..records.collect_env import environment
 from ..records.locks import locked_record
 from ..records.run_record import Record
-from ..records.run_status import DEAD, DIVERGED, FINISHED, chance_loss, status_after
+from ..records.run_status import DEAD, DIVERGED, FINISHED
 from ..runtime.distributed import choose_device, init_process_group
-from .callbacks import Callback, Watch
+from .callbacks import Callback, CheckpointCallback, Progress, ProgressCallback, StopCallback
+from .clock import Clock
 from .run_checks import checked
 from .trainer import Trainer
 
@@ -31,8 +30,8 @@ def train(
     run: Run,
     records_root: Path | str,
     data_root: Path | str | None = None,
-    on_epoch: Callback | None = None,
-    on_step: Callback | None = None,
+    on_epoch: Callable[[Progress], None] | None = None,
+    on_step: Callable[[Progress], None] | None = None,
     device: torch.device | str | None = None,
     checkpoint_seconds: float = 30.0,
     capture: bool | None = None,
@@ -42,88 +41,117 @@ def train(
 ) -> Record:
     """Trains ``run`` and returns its record.
 
-    A run that is finished is not trained again. One that was stopped, in whatever way, goes on from
-    its last checkpoint and ends with the same numbers as if it had never been stopped. The test
-    data are opened once, at the end.
+    A finished run is not trained again. One that was stopped, in whatever way, resumes from its
+    last checkpoint and ends with the same numbers as if it had never been stopped. The test data
+    are opened once, at the end.
 
     Args:
         run: What to train.
-        records_root: Folder of records; the run's folder is made in it.
+        records_root: Folder of records; the run's folder is created in it.
         data_root: A folder to search for the data before $SRELU_DATA and the cache.
         on_epoch: Called after every epoch.
         on_step: Called during an epoch, at most twice a second.
         device: Where to train; a GPU by default if there is one.
         checkpoint_seconds: Time between two checkpoints; no result depends on it.
-        capture: Whether a step becomes a CUDA graph; by default where that is possible.
-        compiled: Whether torch.compile makes the network's part of a step; by default on a GPU.
-        stop: Asked after every step; if it says so, the run is checkpointed there and `Stopped` is
-            raised. For runs of one process.
-        beside: How many runs share the device, for the record: their seconds are not those of a
-            run alone.
+        capture: Whether a step is captured as a CUDA graph; by default where that is possible.
+        compiled: Whether torch.compile compiles the network's part of a step; by default on a GPU.
+        stop: Called after every step; if true, a checkpoint is saved and `Stopped` is raised. For
+            runs of one process.
+        beside: How many runs share the device, for the record: it makes their seconds longer.
     """
     if stop is not None and run.world > 1:
-        raise ValueError("stop is for runs of one process: end a team by ending its processes")
+        raise ValueError("stop is for runs of one process: end the processes of others instead")
     run, device = checked(run), choose_device(device)
-    if capture is None:
-        capture = device.type == "cuda" and run.world == 1
-    if compiled is None:
-        compiled = device.type == "cuda"
-    crew = init_process_group(run.world, device)
+    on_gpu = device.type == "cuda"
+    capture = on_gpu and run.world == 1 if capture is None else capture
+    compiled = on_gpu if compiled is None else compiled
+    group = init_process_group(run.world, device)
     with algorithms(run, device):
-        done = crew.broadcast(_finished_folder(records_root, run) if crew.is_rank_0 else None)
-        if done is not None:
-            return run_record.load(done)
-        began = time.monotonic()
+        finished = run_record.finished(records_root, run) if group.is_rank_0 else None
+        if folder := group.broadcast(finished and finished.folder):
+            return run_record.load(folder)
+        clock = Clock()
         weights = _starting_weights(records_root, run)
-        session = Trainer(run, data_root, device, crew, capture, compiled)  # may fail: first
+        trainer = Trainer(run, data_root, device, group, capture, compiled)  # may fail: first
         here = environment(device) | ({"beside": beside} if beside > 1 else {})
         with (
-            contextlib.closing(session),
-            locked_record(Path(records_root), run, here, crew) as record,
+            contextlib.closing(trainer),
+            locked_record(Path(records_root), run, here, group) as record,
         ):
             if record.result is not None:  # another process has just finished it
                 return record
             state = checkpoints.load(record.folder)
             if state is not None:
-                session.load_state_dict(state)
+                trainer.load_state_dict(state)
+                clock.load_state_dict(state)
             elif weights is not None:
-                session.begin_with(weights)
-            startup = time.monotonic() - began
-            watch = Watch(session, record, on_epoch, on_step, checkpoint_seconds, stop)
-            status = _train(session, watch)
-            watch.save()
-            _finish(session, record, status, startup + session.training_step.preparing)
-            crew.broadcast(None)  # nobody reads the record before it is complete
+                trainer.load_weights(weights)
+            clock.startup = clock.now
+            checkpoint = CheckpointCallback(trainer, clock, record.folder, checkpoint_seconds)
+            callbacks: list[Callback] = [checkpoint]
+            if group.is_rank_0:
+                callbacks.append(ProgressCallback(clock, on_step, on_epoch))
+            if stop is not None:
+                callbacks.append(StopCallback(stop, checkpoint.save))
+            status = fit(trainer, clock, record.folder, callbacks)
+            checkpoint.save()
+            if group.is_rank_0:
+                _write_result(trainer, clock, record, status)
+            group.broadcast(None)  # no process reads the record before it is complete
         return run_record.load(record.folder)
 
 
-def _train(session: Trainer, watch: Watch) -> str:
-    """Trains to the end, or to where it makes no sense to go on; returns the status."""
-    run = session.run
-    guessing, dead_after = (
-        chance_loss(dataset(run.dataset).classes),
-        network_registry.network_spec(run.net).dead_after,
-    )
+def fit(trainer: Trainer, clock: Clock, folder: Path, callbacks: Sequence[Callback] = ()) -> str:
+    """Trains to the last epoch, or until the run is dead or has diverged; returns its status.
 
-    def status() -> str | None:
-        if not session.finite:  # the loss of the last step was that of the weights before it
-            return DIVERGED
-        return status_after(session.history.metrics, run.epochs, guessing, dead_after)
+    Args:
+        trainer: What is trained, from where it is.
+        clock: Measures what is done here.
+        folder: The run's record, for the callbacks.
+        callbacks: Called in this order after steps and epochs.
+    """
+    began, share_before = clock.now, trainer.share
 
-    while (found := status()) is None:
-        try:
-            session.train_epoch(watch.step)
-        except NotFiniteError:  # what adapt would have measured
-            return DIVERGED
-        watch.epoch()
-    return found
+    def notify(event: str) -> None:
+        share, metrics = trainer.share, trainer.history.metrics
+        progress = Progress(
+            run=trainer.run,
+            folder=folder,
+            epoch=trainer.epoch,
+            share=share,
+            seconds_left=(clock.now - began) / (share - share_before) * (1 - share),
+            phase=trainer.phase,
+            metrics=metrics[-1] if metrics else None,
+        )
+        for callback in callbacks:
+            getattr(callback, event)(progress)
+
+    while (status := trainer.status) is None:
+        if trainer.must_adapt:
+            try:
+                with clock.measure("adapt"):
+                    trainer.adapt()
+            except NotFiniteError:
+                return DIVERGED
+        trainer.begin_epoch()
+        with clock.measure("startup"):
+            trainer.training_step.prepare()
+        while trainer.step < trainer.steps:
+            with clock.measure("epoch"):
+                trainer.train_step()
+            if trainer.step < trainer.steps:
+                notify("on_step")
+        with clock.measure("epoch"):
+            trainer.synchronize()
+        trainer.end_epoch(clock.epoch)
+        clock.epoch = 0.0
+        notify("on_epoch")
+    return status
 
 
-def _finish(session: Trainer, record: Record, status: str, startup: float) -> None:
+def _write_result(trainer: Trainer, clock: Clock, record: Record, status: str) -> None:
     """Tests what was trained and writes the result, which makes the run finished."""
-    if not session.team.is_rank_0:
-        return
-    last = session.history.metrics[-1]
+    metrics, last = trainer.history.metrics, trainer.history.metrics[-1]
     result: dict[str, Any] = {
         "status": status,
         "test_error": None,
@@ -132,27 +160,27 @@ def _finish(session: Trainer, record: Record, status: str, startup: float) -> No
         "train_error": last.train_error,
         "val_error": last.val_error,
         "epochs": last.epoch,
-        "images_an_epoch": session.steps * record.run.batch,
-        "seconds": round(sum(m.seconds for m in session.history.metrics), 3),
-        "startup_seconds": round(startup, 3),
-        "adapt_seconds": round(session.adapt_seconds, 3),
+        "images_an_epoch": trainer.steps * record.run.batch,
+        "seconds": round(sum(m.seconds for m in metrics), 3),
+        "startup_seconds": round(clock.startup, 3),
+        "adapt_seconds": round(clock.adapt, 3),
     }
-    if status != DEAD and math.isfinite(last.train_loss) and session.finite:
-        tested, predictions, labels = session.test()
+    if status != DEAD and math.isfinite(last.train_loss) and trainer.finite:
+        tested, predictions, labels = trainer.test()
         if all(math.isfinite(value) for value in tested.values()):
             run_record.write_predictions(record.folder, predictions, labels)
             result |= tested
         else:
             result["status"] = DIVERGED
-    layers = [name for name, _ in session.net.activations()]
+    layers = [name for name, _ in trainer.net.activations()]
     run_record.write_run(record.folder, record.run, record.environment, result, layers)
     checkpoints.drop_previous(record.folder)
 
 
 def _starting_weights(root: Path | str, run: Run) -> dict[str, torch.Tensor] | None:
-    """What the run that ``run.start`` names ended with; None if there is no such start.
+    """The final weights of the run that ``run.start`` names.
 
-    Nor is it needed where the run has a checkpoint of its own.
+    None if it names none, or if the run can be resumed from a checkpoint of its own.
     """
     begun = run_record.unfinished(root, run)
     if not run.start or (begun is not None and checkpoints.load(begun.folder) is not None):
@@ -173,37 +201,29 @@ def _starting_weights(root: Path | str, run: Run) -> dict[str, torch.Tensor] | N
     return state["net"]
 
 
-def _finished_folder(root: Path | str, run: Run) -> Path | None:
-    record = run_record.finished(root, run)
-    return record.folder if record else None
-
-
 @contextlib.contextmanager
 def algorithms(run: Run, device: torch.device) -> Iterator[None]:
-    """Chooses how the libraries compute, and puts back what was chosen before."""
+    """Sets deterministic algorithms, cuDNN's flags and threads, and restores them afterwards."""
     before, threads = torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
-    if run.deterministic and device.type == "cuda":
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for
-    if run.deterministic != before:  # to say it again would import the compiler, for seconds
-        torch.use_deterministic_algorithms(run.deterministic)
-    # Every tensor that is made empty is filled in full: torch would fill it once more, to be sure.
+    wanted, libraries = run.deterministic, contextlib.nullcontext()
+    if wanted != before:  # setting it imports the compiler, for seconds
+        torch.use_deterministic_algorithms(wanted)
+    # Every empty tensor is written in full before it is read: torch need not fill it first.
     filling = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.set_num_threads(network_registry.network_spec(run.net).threads or threads)
-    libraries = contextlib.nullcontext()
     if device.type == "cuda":
         torch.cuda.set_device(device)
+        if wanted:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS asks for
         libraries = torch.backends.cudnn.flags(
-            enabled=True,
-            benchmark=not run.deterministic,
-            deterministic=run.deterministic,
-            allow_tf32=False,
+            enabled=True, benchmark=not wanted, deterministic=wanted, allow_tf32=False
         )
     try:
         with libraries:
             yield
     finally:
-        if run.deterministic != before:
+        if wanted != before:
             torch.use_deterministic_algorithms(before)
         torch.utils.deterministic.fill_uninitialized_memory = filling  # type: ignore[attr-defined]
         torch.set_num_threads(threads)

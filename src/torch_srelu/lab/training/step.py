@@ -1,20 +1,20 @@
-"""One step of training: plain, compiled, or captured once as a CUDA graph and replayed.
+"""One training step: plain, compiled, or captured as a CUDA graph.
 
-Nothing in a step waits for the device: losses are added up there, the learning rate is a tensor,
-batches are taken by a position that lives on the device. So the same lines run eagerly on a CPU and
-inside a capture. What is compiled is the network and its loss, forward and backward.
+A step does not synchronize with the device: losses are summed there, the learning rate and the
+position in the data are tensors. So the same code runs eagerly on a CPU and in a capture. Compiled
+are the network and its loss, forward and backward.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-import torch_srelu
+from torch_srelu import param_groups
 
 from ..config.run import Run
 from ..data.batches import TrainingBatches
@@ -23,25 +23,22 @@ from ..runtime.cuda_graphs import capture_graph
 from ..runtime.distributed import ProcessGroup
 from ..runtime.seeds import Dropout, DropoutStream, StochasticModule
 
-COMPILER = "inductor"  # torch.compile's own
+COMPILER = "inductor"  # backend of torch.compile
 
 
 def make_optimizer(net: Network, run: Run) -> torch.optim.SGD:
-    """SGD with the published factors: each group's "factor" times the run's learning rate.
+    """SGD whose groups have a "factor", which multiplies the run's learning rate.
 
-    Which parameters are decayed, and how fast each learns, the network says.
+    Factors and weight decay are those of the network.
     """
     groups: dict[tuple[float, float], list[Tensor]] = {}
     for parameter, factor, decay in net.rates(run.weight_decay):
         groups.setdefault((factor, decay), []).append(parameter)
-    own = [
-        {"params": params, "lr": factor, "weight_decay": decay}
-        for (factor, decay), params in groups.items()
-    ]
-    made = torch_srelu.param_groups(net, lr=1.0, lr_scale=run.lr_scale, groups=own)
+    own = [{"params": p, "lr": factor, "weight_decay": w} for (factor, w), p in groups.items()]
+    made = param_groups(net, lr=1.0, lr_scale=run.lr_scale, groups=own)
     for group in made:
         group["factor"] = group["lr"]
-        if group["params"][0].is_cuda:  # a captured step reads the learning rate when it runs
+        if group["params"][0].is_cuda:  # a captured step reads the learning rate at each replay
             group["lr"] = torch.zeros((), device=group["params"][0].device)
     return torch.optim.SGD(made, lr=0.0, momentum=run.momentum, fused=True)
 
@@ -54,16 +51,16 @@ class TrainingStep:
         optimizer: From `make_optimizer`.
         batches: Where the data come from.
         dropout: The stream that the network's dropout draws from.
-        run: The decisions.
-        team: This process among those that share the batch.
-        compiled: Whether torch.compile makes the network's part of the step, where it can.
+        run: The run's configuration.
+        group: The processes that share each batch.
+        compiled: Whether torch.compile compiles the network's part of the step, where it can.
         capture: Whether to capture the step as a CUDA graph.
 
     Attributes:
         totals: Sums over the steps since `begin_epoch`: loss, wrong images, gradient norm.
         weights: All parameters of the network, without autograd.
         averaged: Their exponential average; empty if the run has none.
-        preparing: Seconds that captures took so far.
+        rate: The learning rate of the last step.
     """
 
     def __init__(
@@ -73,48 +70,49 @@ class TrainingStep:
         batches: TrainingBatches,
         dropout: DropoutStream,
         run: Run,
-        team: ProcessGroup,
+        group: ProcessGroup,
         compiled: bool,
         capture: bool,
     ) -> None:
         self.net, self.optimizer, self.batches = net, optimizer, batches
-        self.dropout, self.run, self.team = dropout, run, team
+        self.dropout, self.run, self.group = dropout, run, group
         self.device = batches.device
         self.trained = [p for p in net.parameters() if p.requires_grad]
         self.totals = torch.zeros(3, dtype=torch.float64, device=self.device)
         self.weights = [p.detach() for p in net.parameters()]
         self.averaged = [w.clone() for w in self.weights] if run.ema else []
-        self.compiled, self.capture = compiled and not _draws_inside(net), capture
-        self.loss = self._loss
+        self.update_average = get_ema_multi_avg_fn(run.ema)
+        self.compiled, self.capture = compiled and not _draws_in_forward(net), capture
+        self.loss = self.compute_loss
         if self.compiled:
-            self.loss = torch.compile(self._loss, fullgraph=True, backend=COMPILER)
+            self.loss = torch.compile(self.compute_loss, fullgraph=True, backend=COMPILER)
         self.dropouts = [m for m in net.modules() if isinstance(m, Dropout)]
-        self.graph: torch.cuda.CUDAGraph | None = None
         self.rate = math.nan
-        self.preparing = 0.0
-        self.fill_momentum()
+        self.reset_graph()
+
+    def reset_graph(self) -> None:
+        """Drops the captured graph, which no longer computes what the network does."""
+        self.graph: torch.cuda.CUDAGraph | None = None
+        if self.run.momentum:  # zero where there is none: then no step differs from the others
+            for p in self.trained:
+                self.optimizer.state[p].setdefault("momentum_buffer", torch.zeros_like(p))
 
     def begin_epoch(self, epoch: int, step: int = 0) -> None:
-        """Goes to batch ``step`` of ``epoch``; at an epoch's beginning the totals start anew."""
+        """Goes to batch ``step`` of ``epoch``; at the first one the totals are set to zero."""
         self.batches.begin(epoch, step)
         if step == 0:
             self.totals.zero_()
 
     def __call__(self, step: int, rate: float) -> None:
-        """Takes the next batch, as training step ``step`` of the whole run."""
+        """Trains on the next batch, as training step ``step`` of the whole run."""
         self.set_rate(rate)
+        self.prepare()
         self.dropout.seek(step)
         self.batches.advance()
-        if not self.capture:
-            self._body()
-            return
         if self.graph is None:
-            began = time.monotonic()
-            self._record()
-            self.preparing += time.monotonic() - began
-            self.dropout.seek(step)
-        assert self.graph is not None
-        self.graph.replay()
+            self.train_batch()
+        else:
+            self.graph.replay()
 
     def set_rate(self, rate: float) -> None:
         """Sets the learning rate of every group: its factor times ``rate``."""
@@ -127,26 +125,36 @@ class TrainingStep:
                 group["lr"] = rate * group["factor"]
         self.rate = rate
 
-    def forget_graph(self) -> None:
-        """To be called when the network has changed its ways (the thaw): capture anew."""
-        self.graph = None
-        self.fill_momentum()
+    def prepare(self) -> None:
+        """Captures the step where that is due; all that the warm-up changed is restored."""
+        if not self.capture or self.graph is not None:
+            return
+        momentum = [s["momentum_buffer"] for s in self.optimizer.state.values() if s]
+        changing = [self.totals, *self.batches.state()]
+        state = [*self.net.parameters(), *momentum, *self.averaged, *changing]
+        saved = [t.detach().clone() for t in state]
 
-    def fill_momentum(self) -> None:
-        """Gives every parameter a momentum, zero if it has none: then no step is a first step."""
-        if self.run.momentum:
-            for p in self.trained:
-                self.optimizer.state[p].setdefault("momentum_buffer", torch.zeros_like(p))
+        def warm_up() -> None:
+            self.batches.rewind()
+            self.train_batch()
 
-    def _body(self) -> None:
+        graph = capture_graph(self.train_batch, warm_up, [self.dropout.generator])
+        with torch.no_grad():
+            for tensor, value in zip(state, saved, strict=True):
+                tensor.copy_(value)
+        torch.cuda.synchronize(self.device)
+        self.graph = graph
+
+    def train_batch(self) -> None:
+        """Takes the next batch, updates the parameters and adds to `totals`; may be captured."""
         x, y = self.batches.next()
         self.optimizer.zero_grad(set_to_none=True)
         if self.compiled:
-            self._draw_masks(x)
+            self.draw_masks(x)
         loss, sums = self.loss(x, y)
         loss.backward()
         gradients = [p.grad for p in self.trained if p.grad is not None]
-        flat = self.team.average_gradients(gradients)
+        flat = self.group.average_gradients(gradients)
         with torch.no_grad():
             # A norm for each of them first, as in get_total_norm, takes the host far longer.
             norm = torch.linalg.vector_norm(flat)
@@ -154,17 +162,17 @@ class TrainingStep:
         self.optimizer.step()
         self.net.constrain()
         if self.averaged:
-            torch._foreach_lerp_(self.averaged, self.weights, 1 - self.run.ema)  # type: ignore[attr-defined]
+            self.update_average(self.averaged, self.weights, None)
 
-    def _loss(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """The mean loss of a batch, and the sums of its losses and of its mistakes."""
+    def compute_loss(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The mean loss of a batch, and the sums of its losses and its errors."""
         outputs = forward_all(self.net, x, self.run)
         loss, plain = self.net.losses(outputs, y)
         wrong = (outputs[0].argmax(1) != y).sum()
         return loss, torch.stack([plain.detach().double() * len(y), wrong.double()])
 
-    def _draw_masks(self, x: Tensor) -> None:
-        """Draws what the compiled network drops in the batch ``x``."""
+    def draw_masks(self, x: Tensor) -> None:
+        """Draws the dropout masks of the batch ``x``, which a compiled network cannot draw."""
         if any(dropout.mask is None for dropout in self.dropouts):
             self._make_masks(x)
         for dropout in self.dropouts:
@@ -172,7 +180,7 @@ class TrainingStep:
 
     @torch.no_grad()
     def _make_masks(self, x: Tensor) -> None:
-        """Gives every dropout a mask like its input; evaluation draws nothing."""
+        """Gives every dropout a mask like its input, in eval mode, which draws nothing."""
         hooks = [m.register_forward_pre_hook(_mask_like_input) for m in self.dropouts]
         self.net.eval()
         forward_all(self.net, x, self.run)
@@ -180,34 +188,11 @@ class TrainingStep:
         for hook in hooks:
             hook.remove()
 
-    def _record(self) -> None:
-        """Captures the step; what the steps before the capture changed is put back."""
-        state = self._tensors()
-        saved = [t.detach().clone() for t in state]
 
-        def from_the_start() -> None:
-            self.batches.rewind()
-            self._body()
-
-        graph = capture_graph(self._body, from_the_start, [self.dropout.generator])
-        with torch.no_grad():
-            for tensor, value in zip(state, saved, strict=True):
-                tensor.copy_(value)
-        torch.cuda.synchronize(self.device)
-        self.graph = graph
-
-    def _tensors(self) -> list[Tensor]:
-        """Everything that a step changes."""
-        momentum = [s["momentum_buffer"] for s in self.optimizer.state.values() if s]
-        changing = [self.totals, *self.batches.state()]
-        return [*self.net.parameters(), *momentum, *self.averaged, *changing]
-
-
-def _draws_inside(net: nn.Module) -> bool:
-    """Whether the network draws anything but masks of dropout, which can be drawn beforehand."""
-    return any(
-        isinstance(m, StochasticModule) and not isinstance(m, Dropout) for m in net.modules()
-    )
+def _draws_in_forward(net: nn.Module) -> bool:
+    """Whether the network draws anything but dropout masks, which can be drawn beforehand."""
+    stochastic = [m for m in net.modules() if isinstance(m, StochasticModule)]
+    return not all(isinstance(m, Dropout) for m in stochastic)
 
 
 def _mask_like_input(dropout: Dropout, inputs: tuple[Tensor]) -> None:
@@ -215,12 +200,12 @@ def _mask_like_input(dropout: Dropout, inputs: tuple[Tensor]) -> None:
 
 
 def forward(net: nn.Module, x: Tensor, run: Run) -> Tensor:
-    """The logits of ``x`` in the run's precision, and in the layout its device likes."""
+    """The logits of ``x`` in the run's precision; channels_last on a GPU."""
     return _run(net, x, run)[0]
 
 
 def forward_all(net: Network, x: Tensor, run: Run) -> tuple[Tensor, ...]:
-    """Like `forward`, but all `outputs` of the network: auxiliary heads too."""
+    """Like `forward`, but all `outputs` of the network, with auxiliary heads."""
     return _run(net.outputs, x, run)
 
 
@@ -233,7 +218,7 @@ def _run(
         x.device.type,
         dtype=torch.bfloat16,
         enabled=run.precision == "bf16",
-        cache_enabled=False,  # each weight is cast once; one kept across a capture would be stale
+        cache_enabled=False,  # a cast kept across a capture would be stale
     ):
         out = function(x)
         return tuple(t.float() for t in (out if isinstance(out, tuple) else (out,)))

@@ -1,72 +1,49 @@
-"""A run in memory: the network, its data and where training stands."""
+"""The state of a training: network, optimizer, data, and how far it is."""
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-import torch_srelu
+from torch_srelu import AdaptiveInit
 
 from ..config.run import Run
 from ..config.schedules import learning_rate
 from ..data.datasets import dataset
-from ..data.pipeline import LabeledBatch, open_data_pipeline
+from ..data.pipeline import open_data_pipeline
 from ..models import network_registry
 from ..models.activation_registry import activation
 from ..models.network import Network
 from ..records.history import History, Metrics
+from ..records.run_status import DIVERGED, chance_loss, status_after
 from ..runtime.distributed import ProcessGroup
 from ..runtime.seeds import DropoutStream
 from . import inspection
-from .step import TrainingStep, forward, forward_all, make_optimizer
-from .topk import top_errors
-
-
-class Evaluation(NamedTuple):
-    """What a network said of images: logits (N, classes) and their true classes (N,)."""
-
-    logits: Tensor
-    labels: Tensor
-
-    @property
-    def predictions(self) -> Tensor:
-        """The likeliest classes (N,)."""
-        return self.logits.argmax(1)
-
-    @property
-    def error(self) -> float:
-        """The share of wrong predictions."""
-        return (self.predictions != self.labels).sum().item() / len(self.labels)
-
-    @property
-    def loss(self) -> float:
-        """The mean cross-entropy."""
-        return F.cross_entropy(self.logits.double(), self.labels).item()
+from .evaluation import Evaluation, evaluate, top_errors
+from .step import TrainingStep, forward_all, make_optimizer
 
 
 class Trainer:
-    """Everything a run needs between its first and its last step.
+    """Network, optimizer and data of a run, and how far its training is.
+
+    `torch_srelu.lab.training.loop.fit` calls its methods in the right order.
 
     Args:
-        run: The decisions.
+        run: The run's configuration.
         data_root: A folder to search for the data first.
         device: Where to train.
-        team: This process among those that train together.
+        group: The processes that train together.
         capture: Whether steps are captured as a CUDA graph.
         compiled: Whether the network's part of a step is compiled.
 
     Attributes:
         epoch: Epochs done.
-        step: Steps done in the epoch that is under way.
-        seconds: What these steps took.
-        adapt_seconds: What the adaptive initialisation took.
+        step: Steps done in the current epoch.
+        steps: Steps of an epoch.
         history: What was measured, epoch by epoch.
     """
 
@@ -75,41 +52,36 @@ class Trainer:
         run: Run,
         data_root: Path | str | None,
         device: torch.device,
-        team: ProcessGroup,
+        group: ProcessGroup,
         capture: bool,
         compiled: bool = False,
     ) -> None:
-        self.run, self.data_root, self.device, self.team = run, data_root, device, team
-        self.epoch, self.step, self.seconds, self.adapt_seconds = 0, 0, 0.0, 0.0
-        self.history = History()
-        self.source = open_data_pipeline(run, data_root, device, team)
+        self.run, self.device, self.group = run, device, group
+        self.epoch, self.step, self.history = 0, 0, History()
+        self.source = open_data_pipeline(run, data_root, device, group)
         self.batches = self.source.batches
-        dropout = DropoutStream(run.seed, device, team.rank, team.world)
-        self.net = _build(run, device, dropout)
-        optimizer = make_optimizer(self.net, run)
-        self.init = (
-            torch_srelu.AdaptiveInit(self.net, optimizer, run.quantile, run.scope)
-            if activation(run.activation).adapts
-            else None
-        )
-        self.training_step = TrainingStep(
-            self.net, optimizer, self.batches, dropout, run, team, compiled, capture
-        )
         self.steps = self.batches.steps
+        dropout = DropoutStream(run.seed, device, group.rank, group.world)
+        self.net = _build(run, device, dropout)
+        self.optimizer = make_optimizer(self.net, run)
+        self.init = None
+        if activation(run.activation).adapts:
+            self.init = AdaptiveInit(self.net, self.optimizer, run.quantile, run.scope)
+        self.training_step = TrainingStep(
+            self.net, self.optimizer, self.batches, dropout, run, group, compiled, capture
+        )
 
-    def begin_with(self, weights: Mapping[str, Tensor]) -> None:
-        """Starts from these values of parameters instead of those drawn from the seed.
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Replaces initial values of parameters.
 
         Args:
-            weights: From another network of the same plan, by name. What that network does not
-                have, such as the parameters of another activation, stays as it was built.
+            weights: From a network of the same plan, by name. What that network does not have, such
+                as the parameters of another activation, stays as it was built.
         """
         own = self.net.state_dict()
         self.net.load_state_dict(own | {name: v for name, v in weights.items() if name in own})
-        for average, parameter in zip(
-            self.training_step.averaged, self.net.parameters(), strict=False
-        ):
-            average.copy_(parameter.detach())
+        if self.run.ema:
+            _copy(self.training_step.averaged, self.net.parameters())
 
     @property
     def phase(self) -> str:
@@ -118,164 +90,137 @@ class Trainer:
             return "plain"
         return "thawed" if self.init.adapted else "frozen"
 
-    def train_epoch(self, after_step: Callable[[], None]) -> Metrics:
-        """Trains to the end of the epoch; calls ``after_step`` where training could be stopped."""
-        if self.init is not None and not self.init.adapted and self.epoch >= self.run.freeze:
-            self._adapt()
-        share = self.epoch / self.run.epochs
-        if self.net.begin(share):
-            self.training_step.forget_graph()
-        if self.step == 0:
-            self.net.refine(share)
-        done, total = self.epoch * self.steps, self.run.epochs * self.steps
-        step, rate = self.training_step, learning_rate(self.run, done + self.step, total)
-        step.begin_epoch(self.epoch, self.step)
-        while self.step < self.steps:
-            began, prepared = time.monotonic(), step.preparing
-            rate = learning_rate(self.run, done + self.step, total)
-            step(done + self.step, rate)
-            self.step += 1
-            self.seconds += time.monotonic() - began - (step.preparing - prepared)
-            if self.step < self.steps:
-                after_step()
-        began = time.monotonic()
-        loss, wrong, norm = self._totals()  # waits for the device
-        self.seconds += time.monotonic() - began
-        images = self.steps * self.run.batch
-        metrics = Metrics(
-            epoch=self.epoch + 1,
-            lr=rate,
-            train_loss=loss / images,
-            train_error=wrong / images,
-            grad_norm=norm / self.steps,
-            seconds=round(self.seconds, 6),
-            val_error=self._validation_error(),
-            phase=self.phase,
-        )
-        quantiles, magnitude = inspection.inputs(
-            self.net, self.source.first(inspection.IMAGES), self.run
-        )
-        parameters, weights = inspection.parameters(self.net), inspection.weights(self.net)
-        self.history.add(metrics, parameters, quantiles, magnitude, weights)
-        self.epoch, self.step, self.seconds = self.epoch + 1, 0, 0.0
-        return metrics
-
-    def settle(self) -> None:
-        """Waits for the steps under way, on the epoch's clock: saving would wait for them too."""
-        if self.device.type == "cuda":
-            began = time.monotonic()
-            torch.cuda.synchronize(self.device)
-            self.seconds += time.monotonic() - began
-
-    def close(self) -> None:
-        """Ends what works for it elsewhere."""
-        self.batches.close()
+    @property
+    def share(self) -> float:
+        """How much of the training is done, in [0, 1]."""
+        return (self.epoch + self.step / self.steps) / self.run.epochs
 
     @property
     def finite(self) -> bool:
-        """Whether every parameter is a number."""
+        """Whether every parameter is finite."""
         return all(bool(p.isfinite().all()) for p in self.net.parameters())
 
-    def _totals(self) -> tuple[float, float, float]:
-        """Loss, wrong images and gradient norms of the epoch, summed over all processes."""
-        totals = self.training_step.totals.clone()
-        self.team.sum(totals[:2])  # the gradient's norm is the same in every process
-        loss, wrong, norm = totals.tolist()
-        return loss, wrong, norm
+    @property
+    def status(self) -> str | None:
+        """How the run has ended; None if it goes on."""
+        if not self.finite:  # the loss of the last step was that of the weights before it
+            return DIVERGED
+        guessing = chance_loss(dataset(self.run.dataset).classes)
+        plan = network_registry.network_spec(self.run.net)
+        return status_after(self.history.metrics, self.run.epochs, guessing, plan.dead_after)
 
-    def _adapt(self) -> None:
+    @property
+    def must_adapt(self) -> bool:
+        """Whether the freeze is over and `adapt` was not called yet."""
+        return self.phase == "frozen" and self.epoch >= self.run.freeze
+
+    def adapt(self) -> None:
+        """Ends the freeze: sets t_r from this process's part of the training data."""
         assert self.init is not None
-        began = time.monotonic()
-        self.init.adapt(
-            self.source.local_images(),
-            forward=lambda _, images: forward_all(self.net, images, self.run),
+        data, run = self.source.local_images(), self.run
+        self.init.adapt(data, forward=lambda _, images: forward_all(self.net, images, run))
+        self.training_step.reset_graph()
+
+    def begin_epoch(self) -> None:
+        """Prepares network and data for the current epoch, or for the rest of it."""
+        share = self.epoch / self.run.epochs
+        if self.net.begin(share):
+            self.training_step.reset_graph()
+        if self.step == 0:
+            self.net.refine(share)
+        self.training_step.begin_epoch(self.epoch, self.step)
+
+    def train_step(self) -> None:
+        """Takes one step; the device may still be computing it afterwards."""
+        position, total = self.epoch * self.steps + self.step, self.run.epochs * self.steps
+        self.training_step(position, learning_rate(self.run, position, total))
+        self.step += 1
+
+    def end_epoch(self, seconds: float) -> None:
+        """Measures what the epoch changed, and adds it to the history.
+
+        Args:
+            seconds: How long the steps of the epoch took.
+        """
+        totals = self.training_step.totals.clone()
+        self.group.sum(totals[:2])  # the gradient's norm is the same in every process
+        loss, wrong, norm = totals.tolist()
+        images, validation = self.steps * self.run.batch, self.source.validation()
+        metrics = Metrics(
+            epoch=self.epoch + 1,
+            lr=self.training_step.rate,
+            train_loss=loss / images,
+            train_error=wrong / images,
+            grad_norm=norm / self.steps,
+            seconds=round(seconds, 6),
+            val_error=None if validation is None else self.evaluate(validation).error,
+            phase=self.phase,
         )
-        self.training_step.forget_graph()
-        self.adapt_seconds += time.monotonic() - began
+        first = self.source.first(inspection.IMAGES)
+        quantiles, magnitude = inspection.inputs(self.net, first, self.run)
+        parameters, weights = inspection.parameters(self.net), inspection.weights(self.net)
+        self.history.add(metrics, parameters, quantiles, magnitude, weights)
+        self.epoch, self.step = self.epoch + 1, 0
 
-    def _validation_error(self) -> float | None:
-        held = self.source.validation()
-        return None if held is None else self.evaluate(held).error
+    def synchronize(self) -> None:
+        """Waits until the device has computed all steps."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
 
-    @torch.no_grad()
-    def evaluate(self, pieces: Iterable[LabeledBatch]) -> Evaluation:
-        """Shows the network images with their classes, without dropout."""
-        self.net.eval()
-        logits, labels = [], []
-        try:
-            for images, classes in pieces:
-                logits.append(forward(self.net, images, self.run))
-                labels.append(classes)
-        finally:
-            self.net.train()
-        return Evaluation(torch.cat(logits), torch.cat(labels))
+    def close(self) -> None:
+        """Ends the workers that load data."""
+        self.batches.close()
+
+    def evaluate(self, data: Iterable[tuple[Tensor, Tensor]]) -> Evaluation:
+        """Evaluates the network as it is now."""
+        return evaluate(self.net, data, self.run)
 
     def test(self) -> tuple[dict[str, float], Tensor, Tensor]:
         """Opens the test data: errors and losses, predicted and true classes."""
-        pieces = self.source.test()
-        own = self.evaluate(pieces)
-        result = {"test_error": own.error, "test_loss": own.loss}
+        data = self.source.test()
+        found = self.evaluate(data)
+        result = {"test_error": found.error, "test_loss": found.loss}
         if dataset(self.run.dataset).kind == "photographs":
-            result["test_top5_error"] = top_errors(own.logits, own.labels)[5]
+            result["test_top5_error"] = top_errors(found.logits, found.labels)[5]
         if self.run.ema:
-            with self._averaged_weights():
-                averaged = self.evaluate(pieces)
+            own = [p.detach().clone() for p in self.net.parameters()]
+            _copy(self.net.parameters(), self.training_step.averaged)
+            averaged = self.evaluate(data)
+            _copy(self.net.parameters(), own)
             result |= {"ema_test_error": averaged.error, "ema_test_loss": averaged.loss}
         if self.source.skipped():
             result["skipped_images"] = self.source.skipped()
-        return result, own.predictions, own.labels
-
-    @contextlib.contextmanager
-    def _averaged_weights(self) -> Iterator[None]:
-        own = [p.detach().clone() for p in self.net.parameters()]
-        self._set_weights(self.training_step.averaged)
-        try:
-            yield
-        finally:
-            self._set_weights(own)
-
-    @torch.no_grad()
-    def _set_weights(self, values: list[Tensor]) -> None:
-        for parameter, value in zip(self.net.parameters(), values, strict=True):
-            parameter.copy_(value)
+        return result, found.predictions, found.labels
 
     def state_dict(self) -> dict[str, Any]:
-        """Tensors and plain values from which `load_state_dict` goes on, bit for bit."""
-        momentum = [
-            self.training_step.optimizer.state[p].get("momentum_buffer")
-            for p in self.net.parameters()
-        ]
+        """Tensors and plain values from which `load_state_dict` resumes, bit for bit."""
+        state = self.optimizer.state
         return {
             "run": self.run.to_dict(),
             "epoch": self.epoch,
             "step": self.step,
-            "seconds": self.seconds,
-            "adapt_seconds": self.adapt_seconds,
             "totals": self.training_step.totals,
             "net": self.net.state_dict(),
-            "momentum": momentum,
+            "momentum": [state[p].get("momentum_buffer") for p in self.net.parameters()],
             "averaged": self.training_step.averaged,
             "adaptive": None if self.init is None else self.init.state_dict(),
             "history": self.history.state_dict(),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes to where `state_dict` was taken."""
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Resumes from what `state_dict` gave, which may be part of a larger dict."""
         if Run.from_dict(state["run"]) != self.run:  # an older one lacks the fields added since
             raise ValueError("the checkpoint belongs to another run: remove it to train this one")
         self.net.load_state_dict(state["net"])
         if self.init is not None:
             self.init.load_state_dict(state["adaptive"])
-        step = self.training_step
         for p, momentum in zip(self.net.parameters(), state["momentum"], strict=True):
             if momentum is not None:
-                step.optimizer.state[p]["momentum_buffer"].copy_(momentum)
-        for average, value in zip(step.averaged, state["averaged"], strict=True):
-            average.copy_(value)
-        step.totals.copy_(state["totals"])
+                self.optimizer.state[p]["momentum_buffer"].copy_(momentum)
+        _copy(self.training_step.averaged, state["averaged"])
+        self.training_step.totals.copy_(state["totals"])
         self.history = History.from_state_dict(state["history"])
         self.epoch, self.step = state["epoch"], state["step"]
-        self.seconds, self.adapt_seconds = state["seconds"], state["adapt_seconds"]
 
 
 def _build(run: Run, device: torch.device, dropout: DropoutStream) -> Network:
@@ -286,3 +231,9 @@ def _build(run: Run, device: torch.device, dropout: DropoutStream) -> Network:
             parameter.requires_grad_(False)
     layout = torch.channels_last if device.type == "cuda" else torch.contiguous_format
     return net.to(device, memory_format=layout)  # type: ignore[call-overload]
+
+
+@torch.no_grad()
+def _copy(targets: Iterable[Tensor], values: Iterable[Tensor]) -> None:
+    for target, value in zip(targets, values, strict=True):
+        target.copy_(value)

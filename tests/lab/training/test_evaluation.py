@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from torch_srelu.lab.training.topk import top_errors
+from torch_srelu.lab.training.evaluation import top_errors
 
 
 def test_errors_are_those_of_a_sorted_list():
