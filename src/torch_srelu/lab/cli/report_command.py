@@ -72,7 +72,8 @@ def format_tables(comparisons: Sequence[Comparison], format: TableFormat) -> str
     """The tables as one of the formats for files."""
     if format is TableFormat.markdown:
         return "\n".join(map(comparison_tables.markdown, comparisons))
-    return (comparison_tables.to_csv if format is TableFormat.csv else comparison_tables.to_json)(
+    write = comparison_tables.to_csv if format is TableFormat.csv else comparison_tables.to_json
+    return write(comparisons)
         comparisons
     )
 
