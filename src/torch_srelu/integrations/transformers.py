@@ -18,7 +18,7 @@ from transformers.activations import ACT2CLS, ACT2FN
 from .._distributed import unwrap
 from ..adaptive.adaptive_init import AdaptiveInit
 from ..adaptive.replay import Compound
-from ..conversion.channel_flow import Layout
+from ..conversion.channel_tracking import ChannelLayout
 from ..module import NAMES, SReLU
 from .callback_schedule import AdaptAfter
 from .optimizer_groups import move
@@ -61,7 +61,7 @@ class UnsizedHiddenSReLU(UnsizedSReLU):
     def __init__(self) -> None:
         super().__init__(dim=-1)
 
-    def told_by(self, parent: nn.Module) -> Layout | None:
+    def told_by(self, parent: nn.Module) -> ChannelLayout | None:
         """The width of experts, whose routing depends on values: no run on shapes gets there.
 
         Their weights are stacked, and transformers notes which way round.
@@ -70,7 +70,7 @@ class UnsizedHiddenSReLU(UnsizedSReLU):
         transposed = getattr(parent, "is_transposed", None)
         if not isinstance(down, nn.Parameter) or down.dim() != 3 or transposed is None:
             return None
-        return Layout(down.shape[1 if transposed else 2], -1)
+        return ChannelLayout(down.shape[1 if transposed else 2], -1)
 
 
 ACT2CLS["srelu"] = UnsizedHiddenSReLU

@@ -19,11 +19,10 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_module_registration_hook
 from torch.utils.hooks import RemovableHandle
 
-from ..conversion import example_inputs as inputs
-from ..conversion.channel_flow import Flow, Layout
-from ..conversion.fake_tensors import Fakes
-from ..conversion.leftover_tensors import Leftovers
-from ..conversion.trial_run import running, untouched
+from ..conversion import example_inputs
+from ..conversion.channel_tracking import ChannelLayout, ChannelTracker
+from ..conversion.fake_tensors import new_fake_mode
+from ..conversion.trial_run import state_preserved, trial_conditions
 from ..module import LazySReLU
 
 
@@ -43,11 +42,11 @@ class UnsizedSReLU(LazySReLU):
         self.otherwise = dim
         _waiting.add(self)
 
-    def told_by(self, parent: nn.Module) -> Layout | None:
+    def told_by(self, parent: nn.Module) -> ChannelLayout | None:
         """The size, where the library has its way to say it in the finished module around."""
         return None
 
-    def take(self, layout: Layout) -> None:
+    def take(self, layout: ChannelLayout) -> None:
         """Becomes an SReLU of this size, with its channels in this dimension."""
         self.dim = -1  # of the stand-in for an input, whose last dimension are the channels
         self._infer_parameters(self, (torch.empty(1, layout.channels, device="meta"),))  # type: ignore[misc]
@@ -106,17 +105,17 @@ def _size_by_word(module: nn.Module) -> None:
 
 def _size_by_run(module: nn.Module, waiting: list[UnsizedSReLU]) -> None:
     """Runs ``module`` on shapes and sizes the units by what they get."""
-    for candidate in inputs.candidates(module):
-        seen: dict[UnsizedSReLU, Layout] = {}
-        left = Leftovers()
-        mode = Fakes(left.made)
+    mode = new_fake_mode()
+    for candidate in example_inputs.candidates(module):
+        seen: dict[UnsizedSReLU, ChannelLayout] = {}
         try:
-            with untouched(module, values=False), running(module, False, mode):
-                _watch_run(module, mode.fake(candidate), waiting, seen)
+            with state_preserved(module, mode is None), trial_conditions(module, False, mode):
+                _watch_run(module, mode.fake(candidate) if mode else candidate, waiting, seen)
         except Exception:  # not an input of this module: the next one, or the next module around
             continue
         finally:
-            left.clear()
+            if mode is not None:
+                mode.warn_of_kept_tensors(type(module).__name__)
         for unit, layout in seen.items():
             unit.take(layout)
         return
@@ -127,19 +126,22 @@ def _size_by_run(module: nn.Module, waiting: list[UnsizedSReLU]) -> None:
 
 
 def _watch_run(
-    module: nn.Module, x: Tensor, waiting: list[UnsizedSReLU], seen: dict[UnsizedSReLU, Layout]
+    module: nn.Module,
+    x: Tensor,
+    waiting: list[UnsizedSReLU],
+    seen: dict[UnsizedSReLU, ChannelLayout],
 ) -> None:
     """Runs ``module`` with units that only note what they get, and give it back."""
 
     def note(unit: UnsizedSReLU, x: Tensor) -> Tensor:
         channels, dim = flow.layout(x, unit.otherwise)
         # Images come in batches: their channels are in dimension 1, as in SReLU(channels).
-        layout = Layout(channels, dim if dim >= -1 else dim + x.dim())
+        layout = ChannelLayout(channels, dim if dim >= -1 else dim + x.dim())
         # Called on other channels before: one set of parameters serves them all.
-        seen[unit] = layout if seen.get(unit, layout) == layout else Layout(1, layout.dim)
+        seen[unit] = layout if seen.get(unit, layout) == layout else ChannelLayout(1, layout.dim)
         return x
 
-    with Flow(module, x) as flow:
+    with ChannelTracker(module, x) as flow:
         for unit in waiting:
             vars(unit)["forward"] = functools.partial(note, unit)
         module(x, *[None] * (_required(module) - 1))  # such as a mask: often, None is none
@@ -170,7 +172,7 @@ def _size_by_neighbour(unit: UnsizedSReLU, parent: nn.Module) -> None:
     behind = (layer for child in children[place + 1 :] for layer in child.modules())
     taken = next(filter(None, (_channels(layer, "in_channels") for layer in behind)), channels)
     if channels and channels == taken:
-        unit.take(Layout(channels, 1))
+        unit.take(ChannelLayout(channels, 1))
 
 
 def _channels(layer: nn.Module, side: str) -> int | None:
