@@ -10,15 +10,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from .channel_rules import (
-    TensorInfo,
-    TracedCall,
-    channel_dim,
-    is_pointwise,
-    name_of,
-    takes_size,
-    tensors_in,
-)
+from . import channel_rules
+from .channel_rules import TensorInfo, TracedCall, tensors_in
 
 
 class ChannelLayout(NamedTuple):
@@ -63,17 +56,17 @@ class ChannelTracker(TorchFunctionMode):
         if not results:
             return
         infos = [self._info(t) for t in tensors_in((args, kwargs))]
-        name, kinds = name_of(func), {info.kind for info in infos}
-        if kinds == {"fixed"} and not takes_size(name):
+        name, kinds = channel_rules.name_of(func), {info.kind for info in infos}
+        if kinds == {"fixed"} and not channel_rules.takes_size(name):
             kind = "fixed"
-        elif kinds in ({"input"}, {"fixed", "input"}) and is_pointwise(name):
+        elif kinds in ({"input"}, {"fixed", "input"}) and channel_rules.is_pointwise(name):
             kind = "input"
         else:
             kind = "computed"
         weights = frozenset().union(*(info.layers for info in infos if info.kind == "fixed"))
         layers = weights or frozenset().union(*(info.layers for info in infos))
         for y in results:
-            dim = channel_dim(TracedCall(func, args, kwargs, y, self._info))
+            dim = channel_rules.channel_dim(TracedCall(func, args, kwargs, y, self._info))
             self._infos[y] = TensorInfo(dim, layers, kind)
 
     def layout(self, x: Tensor, default_dim: int | None = None) -> ChannelLayout:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 import warnings
-import weakref
 from collections import deque
 from collections.abc import Sequence
 from types import CellType, FrameType
 from typing import Any
 
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from .._torch_compat import FakeTensorMode, tree_map_only
 from .channel_rules import tensors_in
@@ -27,7 +27,7 @@ class TrackedFakeMode(_Mode):
 
     def __init__(self) -> None:
         super().__init__(allow_non_fake_inputs=True)
-        self._made: list[weakref.ref[Tensor]] = []
+        self._made = WeakTensorKeyDictionary()  # to nothing: the tensors that still exist
 
     def fake(self, tree: Any) -> Any:
         """Replaces the tensors in nested containers by fake tensors, one for each."""
@@ -42,15 +42,15 @@ class TrackedFakeMode(_Mode):
             args, kwargs = self.fake((args, kwargs or {}))
             return super().__torch_dispatch__(func, types, args, kwargs)
         out = super().__torch_dispatch__(func, types, args, kwargs)
-        self._made += [weakref.ref(x) for x in tensors_in(out)]
+        self._made.update(dict.fromkeys(tensors_in(out)))
         return out
 
     def warn_of_kept_tensors(self, network: str) -> None:
         """Warns if something still holds a fake tensor, such as a global cache of the network."""
-        if not self._alive():
-            return
-        gc.collect()  # most often it is a cycle of references
-        holders = _holders(self._alive())
+        for generation in range(3):
+            if self._made:  # most often by a cycle of references, which the first soon finds
+                gc.collect(generation)
+        holders = _holders(list(self._made))
         if holders:
             warnings.warn(
                 f"the trial run of {network} has left tensors without values in "
@@ -59,9 +59,6 @@ class TrackedFakeMode(_Mode):
                 "objects in them, are restored after a trial run",
                 stacklevel=4,  # the caller of `convert`
             )
-
-    def _alive(self) -> list[Tensor]:
-        return [tensor for reference in self._made if (tensor := reference()) is not None]
 
 
 def new_fake_mode() -> TrackedFakeMode | None:

@@ -54,7 +54,7 @@ class LeftActivation:
 
 
 @dataclass(frozen=True)
-class NetworkSummary:
+class Summary:
     """The result of `summary`. Prints as a table."""
 
     units: tuple[UnitSummary, ...]
@@ -76,7 +76,7 @@ class NetworkSummary:
         return "\n\n".join(blocks)
 
 
-def summary(model: nn.Module) -> NetworkSummary:
+def summary(model: nn.Module) -> Summary:
     """Lists every SReLU of a network, and every activation that `torch_srelu.convert` left.
 
     For each unit: its name, its number of channels and their dimension (``-`` if all channels share
@@ -111,7 +111,7 @@ def summary(model: nn.Module) -> NetworkSummary:
             left.append(
                 LeftActivation(where, type(module).__name__, "convert was not called on it")
             )
-    return NetworkSummary(tuple(units), tuple(left))
+    return Summary(tuple(units), tuple(left))
 
 
 def note_replaced(unit: SReLU, activation: str) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import FunctionType
 
 from torch import nn
@@ -28,10 +29,11 @@ class Replacement:
     first: bool = True  # the first site that calls the module in its slot
     requested: bool = True  # an activation that the caller asked to convert
     problem: str | None = None  # why it is not converted
-    groups: list[list[ActivationCall]] = field(init=False)  # calls that share a unit
 
-    def __post_init__(self) -> None:
-        self.groups = _groups(self.calls)
+    @functools.cached_property
+    def groups(self) -> list[list[ActivationCall]]:
+        """The calls that share a unit, by unit."""
+        return _groups(self.calls)
 
     @property
     def loop(self) -> bool:
