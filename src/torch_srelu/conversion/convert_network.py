@@ -74,6 +74,10 @@ def convert(
         ValueError: The network has nothing to convert, or cannot be run without an example, or a
             name matches no module. The network is unchanged.
 
+    Warns:
+        UserWarning: No activation could be converted; or something out of reach, such as a global
+            cache, keeps a tensor of the trial run, which has no values: clear it.
+
     Example:
         >>> import torch
         >>> from torch import nn

@@ -41,14 +41,10 @@ class Replacement:
         return len(self.groups) > 1
 
     @property
-    def keyword(self) -> bool:
-        """Whether the call names the input, by a name that only torch's activations have."""
-        return self.site is not None and self.site.keyword
-
-    @property
     def rewritten(self) -> bool:
         """Whether the call must be rewritten; otherwise it is enough to replace the module."""
-        return self.slot is None or self.loop or not self.first or self.keyword
+        keyword = self.site is not None and self.site.keyword
+        return self.slot is None or self.loop or not self.first or keyword
 
     @property
     def reporter(self) -> nn.Module | None:
@@ -144,7 +140,7 @@ def _problem(replacement: Replacement) -> str | None:
     ):
         if replacement.loop:
             return "called in a loop over layers, but not as an attribute of the module that loops"
-        if replacement.keyword:
+        if site is not None and site.keyword:
             return "called with input= as a keyword, but not as an attribute of its caller"
     if not replacement.rewritten:
         return None

@@ -111,10 +111,7 @@ def _run(
     seed: int = 0,
 ) -> list[ActivationCall]:
     try:
-        with (
-            state_preserved(model, values=mode is None),
-            trial_conditions(model, training, mode),
-        ):
+        with trial_conditions(model, training, mode):
             _seed(seed)
             return _observe(model, example, mode)
     except Exception as error:
@@ -169,42 +166,37 @@ def _arguments(example: Any) -> tuple[tuple, dict[str, Any]]:
 def trial_conditions(
     model: nn.Module, training: bool, mode: TrackedFakeMode | None
 ) -> Iterator[None]:
-    """Runs eagerly, without gradients, in this mode; restores the random state at the end."""
+    """Runs eagerly, without gradients and hooks; restores the network and the random state.
+
+    Args:
+        model: The network.
+        training: Whether it is in training mode.
+        mode: The mode of a run on fake tensors; without it, values are restored as well.
+    """
+    modules = list(model.modules())
+    hooked = any(module._forward_hooks or module._forward_pre_hooks for module in modules)
     with ExitStack() as stack:
-        stack.enter_context(torch.no_grad())
+        stack.callback(NetworkState(model, values=mode is None).restore)
         stack.callback(RandomState().restore)
         stack.callback(torch.clear_autocast_cache)  # fake copies of weights, among others
+        stack.enter_context(torch.no_grad())
         if compiler_loaded():  # else nothing is compiled, and importing it takes long
             stack.enter_context(torch.compiler.set_stance("force_eager"))
+        for module in modules:
+            for name in HOOKS:
+                object.__setattr__(module, name, type(vars(module)[name])())
         model.train(training)
         if mode is not None:
             logger = logging.getLogger(FakeTensorMode.__module__)  # it logs errors caught here
             stack.callback(setattr, logger, "disabled", logger.disabled)
             logger.disabled = True
             stack.enter_context(mode)
-        yield
-
-
-@contextmanager
-def state_preserved(model: nn.Module, values: bool) -> Iterator[None]:
-    """Removes the hooks of the network for a run, and restores its state after it.
-
-    Args:
-        model: The network.
-        values: Whether the run computes with values, and so may change those of the network.
-    """
-    modules, state = list(model.modules()), NetworkState(model, values)
-    hooked = any(module._forward_hooks or module._forward_pre_hooks for module in modules)
-    try:
-        for module in modules:
-            for name in HOOKS:
-                object.__setattr__(module, name, type(vars(module)[name])())
-        yield
-    except Exception as error:
-        if hooked:
-            error.add_note(
-                "convert runs the network without its hooks: what they store or change is missing"
-            )
-        raise
-    finally:
-        state.restore()
+        try:
+            yield
+        except Exception as error:
+            if hooked:
+                error.add_note(
+                    "convert runs the network without its hooks: what they store or change is "
+                    "missing"
+                )
+            raise

@@ -22,7 +22,7 @@ from torch.utils.hooks import RemovableHandle
 from ..conversion import example_inputs
 from ..conversion.channel_tracking import ChannelLayout, ChannelTracker
 from ..conversion.fake_tensors import new_fake_mode
-from ..conversion.trial_run import state_preserved, trial_conditions
+from ..conversion.trial_run import trial_conditions
 from ..module import LazySReLU
 
 
@@ -109,7 +109,7 @@ def _size_by_run(module: nn.Module, waiting: list[UnsizedSReLU]) -> None:
     for candidate in example_inputs.candidates(module):
         seen: dict[UnsizedSReLU, ChannelLayout] = {}
         try:
-            with state_preserved(module, mode is None), trial_conditions(module, False, mode):
+            with trial_conditions(module, False, mode):
                 _watch_run(module, mode.fake(candidate) if mode else candidate, waiting, seen)
         except Exception:  # not an input of this module: the next one, or the next module around
             continue
