@@ -1,5 +1,6 @@
 """One unit for each place, and what is left."""
 
+import copy
 import functools
 import itertools
 import pickle
@@ -41,7 +42,7 @@ def test_a_shared_submodule_shares_its_unit():
     assert len(units(net)) == 1
 
 
-def test_each_turn_of_a_loop_over_layers_gets_its_unit():
+def test_each_iteration_of_a_loop_over_layers_gets_its_unit():
     net = Loop()
     assert_converted(net, torch.randn(3, 4))
     assert sizes(net, "act.0", "act.1") == [(6, -1), (8, -1)]
@@ -75,7 +76,7 @@ class Residual(nn.Module):
 
 
 @pytest.mark.parametrize("how", ["before", "behind", "dense"])
-def test_turns_of_residual_and_dense_loops_get_their_units(how):
+def test_iterations_of_residual_and_dense_loops_get_their_units(how):
     net = Residual(how)
     assert_converted(net, torch.randn(3, 4), example=torch.randn(3, 4))
     expected = [(4, -1), (8, -1), (12, -1)] if how == "dense" else [(4, -1)] * 3
@@ -85,7 +86,7 @@ def test_turns_of_residual_and_dense_loops_get_their_units(how):
 def test_a_loop_that_runs_longer_than_it_did_says_so():
     net = ts.convert(Loop((4, 4, 4)))
     net.layers.append(nn.Linear(4, 4))
-    with pytest.raises(RuntimeError, match="took 2 turns"):
+    with pytest.raises(RuntimeError, match="had 2 iterations"):
         net(torch.randn(3, 4))
 
 
@@ -104,7 +105,7 @@ class Recurrent(nn.Module):
 def test_a_recurrent_loop_shares_its_unit_as_it_shares_its_weights():
     net = ts.convert(Recurrent(), torch.randn(3, 2, 4))
     assert len(units(net)) == 1
-    assert net(torch.randn(7, 2, 4)).shape == (2, 4)  # any number of turns
+    assert net(torch.randn(7, 2, 4)).shape == (2, 4)  # any number of iterations
 
 
 class Skipping(nn.Module):
@@ -143,6 +144,82 @@ def test_a_loop_that_leaves_out_layers_of_several_widths_is_left():
     assert "called with 6 and 8 channels" in ts.summary(net).left[0].why
 
 
+# ---- modules that run over their children, where a unit would be run too ----
+
+
+class Stack(nn.Sequential):
+    def __init__(self, how):
+        super().__init__(nn.Linear(4, 4), nn.Linear(4, 4))
+        self.how = how
+
+    def forward(self, x):
+        if self.how == "for":
+            for layer in self:
+                x = layer(F.relu(x))
+        elif self.how == "len":
+            for i in range(len(self)):
+                x = self[i](F.relu(x))
+        elif self.how == "last":
+            x = self[-1](F.relu(self[0](x)))
+        elif self.how == "children":
+            for layer in self.children():
+                x = layer(F.relu(x))
+        elif self.how == "super":
+            x = super().forward(F.relu(x))
+        return x
+
+
+class RunsItsChildren(nn.Module):
+    """No container of torch's, so only the source code of a helper tells."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def run(self, x):
+        for layer in self.children():
+            x = layer(x)
+        return x
+
+    def forward(self, x):
+        return self.run(F.relu(x))
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        *(functools.partial(Stack, how) for how in ("for", "len", "last", "children", "super")),
+        RunsItsChildren,
+    ],
+)
+def test_a_module_that_runs_over_its_children_gets_no_new_ones(build):
+    net, x = build(), torch.randn(3, 4)
+    original = copy.deepcopy(net)
+    ts.convert(net, x)
+    assert torch.equal(net(x), original(x))
+    assert not units(net)
+    assert "children of the module" in str(ts.summary(net))
+
+
+class ListsItsChildren(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.first = next(iter(self.children()))
+
+    def freeze(self):
+        for child in self.children():
+            child.requires_grad_(False)
+
+    def forward(self, x):
+        self.train(self.training)  # in which torch itself runs over the children
+        return F.relu(self.linear(x))
+
+
+def test_a_module_may_list_its_children_outside_of_its_forward_pass():
+    assert_converted(ListsItsChildren(), torch.randn(3, 4))
+
+
 # ---- what is left, and why ----
 
 
@@ -172,7 +249,7 @@ class Awkward(nn.Module):
             return self.acts[0](input=x)
         if self.what == "made before":
             return self.made_before(x)
-        if self.what == "holds its wrapped_method() wrapped":
+        if self.what == "wraps its wrapped_method()":
             return self.held(x)
         if self.what == "not a method":
             return elsewhere(x)
@@ -190,7 +267,7 @@ class Awkward(nn.Module):
             for function in (F.relu, F.gelu):
                 x = function(x)
             return x
-        if self.what == "something else":  # a place that calls layers as well as the activation
+        if self.what == "another function":  # a place that calls layers as well as the activation
             for layer in (self.linear, self.square):
                 for step in (layer, self.act):
                     x = step(x)
@@ -211,7 +288,7 @@ class Awkward(nn.Module):
     [
         "as a keyword",
         "made before",
-        "holds its wrapped_method() wrapped",
+        "wraps its wrapped_method()",
         "not a method",
         "channels",
         "dimensions",
@@ -219,7 +296,7 @@ class Awkward(nn.Module):
         "computed",
         "parameters",
         "variable",
-        "something else",
+        "another function",
         "int64",
         "sparse",
         "nested",

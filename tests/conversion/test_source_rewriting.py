@@ -305,6 +305,16 @@ def test_a_module_that_is_parametrized_between_two_conversions_stays_so():
     assert torch.equal(copied(x), before)
 
 
+def test_a_pickle_that_names_torch_srelu_convert_is_refused():
+    net = ts.convert(Loop())
+    new = pickle.dumps(net, protocol=2)  # with the names of modules as plain text
+    assert isinstance(pickle.loads(new), Loop)
+    old = new.replace(b"torch_srelu.conversion.source_rewriting", b"torch_srelu.convert.rewrite")
+    assert old != new
+    with pytest.raises(ModuleNotFoundError, match=r"torch_srelu\.convert"):
+        pickle.loads(old)
+
+
 PROGRAM = """
 import sys, torch, nets
 net = torch.load(sys.argv[1], weights_only=False)

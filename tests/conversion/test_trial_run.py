@@ -131,7 +131,7 @@ def test_bad_input_is_refused_and_changes_nothing():
         ts.convert(nn.DataParallel(nn.Sequential(nn.Linear(2, 2), nn.ReLU())))
     net = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
     for argument in ("only", "skip"):
-        with pytest.raises(ValueError, match=f"{argument}='layr' fits no module"):
+        with pytest.raises(ValueError, match=f"{argument}='layr' matches no module"):
             ts.convert(net, **{argument: "layr"})
         for names in (1, [1]):
             with pytest.raises(TypeError, match=f"{argument} must be names .* got a int.* strings"):

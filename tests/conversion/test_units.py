@@ -117,7 +117,7 @@ class PreActivation(nn.Module):
 
 
 @pytest.mark.parametrize("how", ["tensor", "view", "taken out", "put in"])
-def test_whoever_calls_a_converted_part_sees_what_it_wrote_into_its_input(how):
+def test_the_caller_of_a_converted_part_sees_what_it_wrote_into_its_input(how):
     def run(block):
         x = torch.linspace(-1, 1, 12).reshape(3, 4)
         given = x.clone() if how in ("tensor", "view") else [x.clone()]
@@ -142,7 +142,7 @@ def test_data_that_a_network_overwrites_can_be_trained_on_again():
     assert net[0].a_l.grad.abs().sum() > 0
 
 
-def test_an_overwritten_input_that_the_network_reads_teaches_the_unit():
+def test_an_overwritten_input_that_the_network_reads_gives_the_unit_gradients():
     class Ignoring(nn.Module):
         """Calls an in-place activation for what it does to its input alone."""
 
@@ -192,7 +192,7 @@ def test_a_constraint_on_weights_is_no_activation(how):
     assert torch.equal(net.shift, original.shift)
 
 
-def test_in_place_is_dropped_where_nobody_looks():
+def test_in_place_is_dropped_where_nothing_reads_the_input_again():
     net = ts.convert(nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True), nn.Linear(4, 4)))
     assert type(net[1]) is ts.SReLU
 

@@ -1,4 +1,4 @@
-"""Notes every activation that a network calls: where, on what, and in which layout."""
+"""Records every activation that a network calls in a run: where, on what, and in which layout."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 from ..ops.arguments import DTYPES
-from . import source_rewriting as rewrite
-from .channel_flow import Flow, Layout
-from .rectifiers import MODULES, Activation, is_activation, recognise
+from .channel_rules import tensors_in
+from .channel_tracking import ChannelLayout, ChannelTracker
+from .rectifiers import MODULES, Rectifier, is_activation, recognize
+from .source_rewriting import CallForm, Position, call_at, input_of, method_with
 
 # Frames of these modules lie between a call in a network and the function that it calls.
-_PLUMBING = {"torch.overrides", "torch.nn.functional", "torch.nn.modules.module", "torch._tensor"}
+_SKIPPED = {"torch.overrides", "torch.nn.functional", "torch.nn.modules.module"}
 
 
 @dataclass(frozen=True)
-class Slot:
-    """An activation module and its place in the tree."""
+class ActivationSlot:
+    """An activation module, and the module and name that it is registered under."""
 
     parent: nn.Module
     name: str
@@ -36,124 +36,131 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Place:
+class CallSite:
     """A call expression in a method of a module of the network."""
 
     owner: nn.Module
     method: str
-    end: rewrite.Position
-    form: rewrite.Form
-    keyword: bool = False  # the input of a module is given as input=x, a name that no unit knows
+    end: Position
+    form: CallForm
+    keyword: bool = False  # a module gets its input as input=x, a name that SReLU does not have
 
 
 @dataclass
-class Call:
-    """One activation, as it was called in the run."""
+class ActivationCall:
+    """One call of an activation in the run."""
 
-    activation: Activation
-    slot: Slot | None  # the module that was called; None for a function
-    place: Place | None  # None: not in a method of a module
-    where: str  # the place in words
+    activation: Rectifier
+    slot: ActivationSlot | None  # the module that was called; None for a function
+    site: CallSite | None  # None: not in a method of a module
+    where: str  # the site in words
     problem: str | None  # why the call cannot be rewritten
-    computed: bool  # its slopes are made in the forward pass
-    layout: Layout
+    computed: bool  # its slopes are computed in the forward pass
+    layout: ChannelLayout
     dtype: torch.dtype
-    unfit: str | None  # what no unit takes: a dtype, a layout
+    unsupported: str | None  # a dtype or a layout that SReLU does not take
     device: torch.device
     layers: frozenset[int]  # which made the input
-    turn: int  # how often this run of the method had come here before
+    iteration: int  # how often this run of the method had reached the site before
     read_again: bool = False  # the network reads the input after an in-place call
-    seen_outside: bool = False  # whoever called the network may do so
-    among_children: bool = False  # the network runs over all children of the module that calls it
+    seen_outside: bool = False  # the caller of the network may do so
     on_weights: bool = False  # an in-place call on the memory of a parameter or a buffer
 
 
-def slots_of(model: nn.Module) -> list[Slot]:
-    """Every activation module of the network, once for each place where it is registered."""
+def slots_of(model: nn.Module) -> list[ActivationSlot]:
+    """Every activation module of the network, once for each name that it is registered under."""
     return [
-        Slot(parent, name, child)
+        ActivationSlot(parent, name, child)
         for parent in model.modules()
         for name, child in parent._modules.items()
         if child is not None and type(child) in MODULES
     ]
 
 
-class Observer(Flow):
-    """Notes the activations of a run in ``calls``."""
+class CallObserver(ChannelTracker):
+    """Records the activations of a run in ``calls``.
 
-    def __init__(self, model: nn.Module, inputs: object, slots: dict[int, Slot]) -> None:
+    Args:
+        model: The network.
+        inputs: Its arguments in this run.
+        slots: The slot of every activation module, by the identity of the module.
+    """
+
+    def __init__(self, model: nn.Module, inputs: object, slots: dict[int, ActivationSlot]) -> None:
         super().__init__(model, inputs)
-        self.calls: list[Call] = []
+        self.calls: list[ActivationCall] = []
         self._modules = {id(m) for m in model.modules()}
         self._constants = {id(t) for t in itertools.chain(model.parameters(), model.buffers())}
         self._slots = slots
-        self._turns: Counter = Counter()
-        # Memory that an in-place activation has overwritten; kept, so that no other has its key.
-        self._overwritten: dict[int, tuple[Any, Call]] = {}
+        self._visits: Counter = Counter()
+        # By identity, the storages that an in-place activation has overwritten; held, so that no
+        # other storage gets the same identity.
+        self._overwritten: dict[int, tuple[Any, ActivationCall]] = {}
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        activation = recognise(func, args, kwargs)
-        call = activation and self._note(activation, func, args, kwargs)
+        activation = recognize(func, args, kwargs)
+        call = activation and self._call(activation, func, args, kwargs)
         out = func(*args, **kwargs)
-        if self._overwritten and _has_tensor(out):
+        if self._overwritten and tensors_in(out):
             for writer in self.writers((args, kwargs)):
                 writer.read_again = True
         if call is not None and call.activation.inplace:
-            # The result moves elsewhere: whoever touches the old memory reads the input again.
+            # The result moves to new memory: whatever reads the old memory reads the input again.
             storage = out.untyped_storage()
             out = out.clone()
-            self._overwritten[storage._cdata] = storage, call
-        self.follow(func, args, kwargs, out)
+            self._overwritten[id(storage)] = storage, call
+        self.record(func, args, kwargs, out)
         return out
 
     def __exit__(self, *args) -> None:
         super().__exit__(*args)
-        self._turns.clear()  # frames, and all tensors in them
+        self._visits.clear()  # frames, and all tensors in them
 
-    def writers(self, values: object) -> Iterator[Call]:
-        """The in-place activations that have changed one of these tensors."""
-        for x in tree_leaves(values):
-            if isinstance(x, Tensor) and x.layout == torch.strided:
-                found = self._overwritten.get(x.untyped_storage()._cdata)
+    def writers(self, values: object) -> Iterator[ActivationCall]:
+        """The in-place activations that have overwritten one of these tensors."""
+        for x in tensors_in(values):
+            if x.layout == torch.strided:
+                found = self._overwritten.get(id(x.untyped_storage()))
                 if found is not None:
                     yield found[1]
 
-    def _note(self, activation: Activation, func, args, kwargs) -> Call:
+    def _call(self, activation: Rectifier, func, args, kwargs) -> ActivationCall:
         x = args[0] if args else kwargs["input"]
-        frame = _outside_plumbing(sys._getframe(2))
+        frame = _calling_frame(sys._getframe(2))
         slot, callee = None, func
         if type(_receiver(frame)) in MODULES:  # this is the forward of an activation module
             callee = _receiver(frame)
             slot = self._slots.get(id(callee))
             activation = replace(activation, kind=type(callee))
-            frame = _outside_plumbing(frame.f_back)
-        place, problem = self._locate(frame, callee)
+            frame = _calling_frame(frame.f_back)
+        site, problem = self._locate(frame, callee)
         slope = activation.slope
         computed = slope is not None and id(slope) not in self._constants
         if computed:
             activation = replace(activation, slope=None)  # it ends with the run
-        here = frame, frame.f_lasti, slot
-        self._turns[here] += 1
-        call = Call(
+        visit = frame, frame.f_lasti, slot
+        self._visits[visit] += 1
+        code = frame.f_code
+        call = ActivationCall(
             activation,
             slot,
-            place,
-            where=_in_words(frame),
+            site,
+            where=f"{code.co_qualname}, {Path(code.co_filename).name}:{frame.f_lineno}",
             problem=problem,
             computed=computed,
             layout=self.layout(x),
             dtype=x.dtype,
-            unfit=_unfit(x),
+            unsupported=_unsupported(x),
             device=x.device,
             layers=self.layers(x),
-            turn=self._turns[here] - 1,
+            iteration=self._visits[visit] - 1,
         )
         self.calls.append(call)
         return call
 
-    def _locate(self, frame: FrameType, callee: object) -> tuple[Place | None, str | None]:
-        """The place of the call that ``frame`` is in, and why it cannot be rewritten, if so."""
+    def _locate(self, frame: FrameType, callee: object) -> tuple[CallSite | None, str | None]:
+        """The site of the call that ``frame`` is in, and why it cannot be rewritten, if so."""
         found = self._method(frame)
         if found is None:
             return None, "called in a function that is not a method of a module, or is decorated"
@@ -162,23 +169,29 @@ class Observer(Flow):
         _, line, _, column = next(itertools.islice(positions, frame.f_lasti // 2, None))
         if line is None or column is None:
             return None, "Python was started without column numbers (-X no_debug_ranges)"
-        form = _form(callee)
-        expression = rewrite.call_at(function, (line, column))
-        keyword = form == "module" and expression is not None and _names_input(expression)
-        place = Place(owner, name, (line, column), form, keyword)
+        form: CallForm = "method" if isinstance(callee, MethodDescriptorType) else "function"
+        if isinstance(callee, nn.Module):
+            form = "module"
+        expression = call_at(function, (line, column))
+        keyword = (
+            form == "module"
+            and expression is not None
+            and any(keyword.arg in ("input", None) for keyword in expression.keywords)
+        )
+        site = CallSite(owner, name, (line, column), form, keyword)
         if getattr(type(owner), name) is not function:
-            return place, f"called in a {name}() that is reached through super()"
+            return site, f"called in a {name}() that is reached through super()"
         if not _is_running(function, frame):
-            return place, f"called in a function that {name}() has made before"
+            return site, f"called in a function that {name}() has made before"
         if _is_wrapped(function, owner):
-            return place, f"the module holds its {name}() wrapped: convert first, then wrap it"
+            return site, f"an attribute of the module wraps its {name}(): convert before wrapping"
         if expression is None:
-            return place, "the source code of the call cannot be read"
-        if not _calls(expression, callee, frame) or rewrite.input_of(expression, form) is None:
-            return place, "called indirectly"
-        if form != "method" and _varies(expression.func, frame, function):
-            return place, "called through a variable, which may stand for something else next time"
-        return place, None
+            return site, "the source code of the call cannot be read"
+        if not _calls(expression, callee, frame) or input_of(expression, form) is None:
+            return site, "called indirectly"
+        if form != "method" and _has_variable(expression.func, frame, function):
+            return site, "called through a variable, which may hold another function next time"
+        return site, None
 
     def _method(self, frame: FrameType) -> tuple[nn.Module, str, FunctionType] | None:
         """The module that ``frame`` runs a method of, or a function written inside a method."""
@@ -186,7 +199,7 @@ class Observer(Flow):
         while outer is not None:
             module = _receiver(outer)
             if id(module) in self._modules and isinstance(module, nn.Module):
-                found = rewrite.method_with(type(module), frame.f_code)
+                found = method_with(type(module), frame.f_code)
                 return found and (module, *found)
             outer = outer.f_back
         return None
@@ -195,8 +208,8 @@ class Observer(Flow):
 def _is_running(function: FunctionType, frame: FrameType | None) -> bool:
     """Whether ``frame`` runs ``function`` or something that it calls.
 
-    A lambda that ``__init__`` has put into an attribute stays what it is, whatever becomes of the
-    text of ``__init__``.
+    A lambda that ``__init__`` has put into an attribute stays as it is when the source of
+    ``__init__`` is rewritten.
     """
     while frame is not None and frame.f_code is not function.__code__:
         frame = frame.f_back
@@ -204,21 +217,21 @@ def _is_running(function: FunctionType, frame: FrameType | None) -> bool:
 
 
 def _is_wrapped(function: FunctionType, module: nn.Module) -> bool:
-    """Whether an attribute of ``module`` holds its method ``function`` in something else.
+    """Whether an attribute of ``module`` holds its method ``function`` inside another callable.
 
-    As after ``net.forward = torch.compile(net.forward)``, which keeps the method that it has got. A
-    method alone, as after ``net.forward = net.other``, is exchanged together with the class.
+    As after ``net.forward = torch.compile(net.forward)``, which would go on to call the old method.
+    A bound method alone, as after ``net.forward = net.other``, is replaced with the class.
     """
     return any(
-        not isinstance(value, (nn.Module, MethodType)) and function in _layers(value)
+        not isinstance(value, (nn.Module, MethodType)) and function in _callables_in(value)
         for value in vars(module).values()
         if callable(value)
     )
 
 
-def _layers(callee: Any) -> Iterator[object]:
-    """What is in a callable: in partials, in what decorators have made, and in bound methods."""
-    for _ in range(8):  # an end also where an object answers to every name with another one
+def _callables_in(callee: Any) -> Iterator[object]:
+    """A callable and those inside it: of partials, decorated functions and bound methods."""
+    for _ in range(8):  # a limit, for objects that have an attribute of every name
         yield callee
         if isinstance(callee, functools.partial):
             callee = callee.func
@@ -228,27 +241,12 @@ def _layers(callee: Any) -> Iterator[object]:
             callee = getattr(callee, "__wrapped__", None)
 
 
-def _form(callee: object) -> rewrite.Form:
-    if isinstance(callee, nn.Module):
-        return "module"
-    return "method" if isinstance(callee, MethodDescriptorType) else "function"
-
-
-def _unfit(x: Tensor) -> str | None:
+def _unsupported(x: Tensor) -> str | None:
     if x.dtype not in DTYPES:
         return str(x.dtype)
     if x.is_nested:
         return "a nested tensor"
     return None if x.layout == torch.strided else str(x.layout)
-
-
-def _names_input(expression: ast.Call) -> bool:
-    return any(keyword.arg in ("input", None) for keyword in expression.keywords)
-
-
-def _in_words(frame: FrameType) -> str:
-    code = frame.f_code
-    return f"{code.co_qualname}, {Path(code.co_filename).name}:{frame.f_lineno}"
 
 
 def _calls(expression: ast.Call, callee: object, frame: FrameType) -> bool:
@@ -264,7 +262,7 @@ def _calls(expression: ast.Call, callee: object, frame: FrameType) -> bool:
     return value is callee or (not isinstance(callee, nn.Module) and is_activation(value))
 
 
-def _varies(expression: ast.expr, frame: FrameType, function: FunctionType) -> bool:
+def _has_variable(expression: ast.expr, frame: FrameType, function: FunctionType) -> bool:
     """Whether the expression contains a local variable other than ``self``."""
     code = frame.f_code
     variables = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
@@ -272,14 +270,14 @@ def _varies(expression: ast.expr, frame: FrameType, function: FunctionType) -> b
     return any(isinstance(n, ast.Name) and n.id in variables for n in ast.walk(expression))
 
 
-def evaluate(expression: ast.expr, around: dict[str, Any], here: Mapping[str, Any]) -> object:
+def evaluate(expression: ast.expr, globals: dict[str, Any], locals: Mapping[str, Any]) -> object:
     """The value of an expression of names, attributes and indices; None where it has none."""
     harmless = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.expr_context)
     if not all(isinstance(node, harmless) for node in ast.walk(expression)):
         return None
     compiled = compile(ast.Expression(expression), "<callee>", "eval")
     try:
-        return eval(compiled, around, here)
+        return eval(compiled, globals, locals)
     except Exception:  # a name of an enclosing function, a property that fails
         return None
 
@@ -290,12 +288,9 @@ def _receiver(frame: FrameType) -> object:
     return frame.f_locals.get(names[0]) if names else None
 
 
-def _outside_plumbing(frame: FrameType | None) -> FrameType:
-    while frame is not None and frame.f_globals.get("__name__") in _PLUMBING:
+def _calling_frame(frame: FrameType | None) -> FrameType:
+    """The innermost frame that is not one of torch's own on the way to a function."""
+    while frame is not None and frame.f_globals.get("__name__") in _SKIPPED:
         frame = frame.f_back
-    assert frame is not None, "an activation is called by somebody"
+    assert frame is not None, "some frame calls the activation"
     return frame
-
-
-def _has_tensor(out: object) -> bool:
-    return any(isinstance(leaf, Tensor) for leaf in tree_leaves(out))

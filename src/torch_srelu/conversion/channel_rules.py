@@ -1,9 +1,9 @@
-"""Where a function of torch puts the channels: rules for the functions that keep them together.
+"""Rules for where the result of a torch function has its channels.
 
-A layer makes channels: their number is a size of its weight. From there they are followed only
-through what is known to leave them together. After any other function nobody knows where they are,
-and no size of the result may be taken for a number of channels: it may be the length of a sequence
-or the height of an image, which is another one next time.
+A layer makes channels: their number is a size of its weight. From there they are tracked only
+through functions that are known to keep them together. After any other function their dimension is
+unknown, and no size of the result may be taken for a number of channels: it may be the length of a
+sequence or the height of an image, which differs between inputs.
 """
 
 from __future__ import annotations
@@ -16,66 +16,71 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map_only
+
+from .._torch_compat import tree_leaves, tree_map_only
 
 
-class Tag(NamedTuple):
+class TensorInfo(NamedTuple):
     """What is known of a tensor."""
 
-    dim: int | None  # where its channels are, counted from the end; None: nobody knows
-    layers: frozenset[int]  # which made it: the identities of the last parameters on the ways here
-    # fixed: made of parameters and buffers alone, so its sizes are always the same;
-    # input: of the network, as it came, but for functions of every number by itself.
-    kind: Literal["fixed", "input", "made"]
+    dim: int | None  # of its channels, counted from the end; None: unknown
+    layers: frozenset[int]  # which made it: the identities of the last parameters before it
+    # fixed: computed from parameters and buffers alone, so its sizes are always the same;
+    # input: of the network, possibly after pointwise functions.
+    kind: Literal["fixed", "input", "computed"]
 
 
-class Step(NamedTuple):
-    """One call of a function, and one of its results."""
+class TracedCall(NamedTuple):
+    """One call of a torch function, and one of its results."""
 
     func: Callable
     args: tuple
     kwargs: dict[str, Any]
     out: Tensor
-    tag: Callable[[Tensor], Tag]  # what is known of the operands
+    info: Callable[[Tensor], TensorInfo]  # of the operands
 
     @property
     def operands(self) -> list[Tensor]:
-        return tensors((self.args, self.kwargs))
+        return tensors_in((self.args, self.kwargs))
+
+    def dim(self, operand: Tensor) -> int | None:
+        """The dimension of an operand's channels."""
+        return self.info(operand).dim
 
     def fixed(self, operand: object) -> bool:
-        """Whether an operand has the same sizes whatever the network is given."""
-        return isinstance(operand, Tensor) and self.tag(operand).kind == "fixed"
+        """Whether an operand has the same sizes for every input of the network."""
+        return isinstance(operand, Tensor) and self.info(operand).kind == "fixed"
 
     def weight(self, operand: object) -> bool:
         """Whether an operand is learned: a buffer, such as a graph, makes no channels."""
         return (
-            isinstance(operand, Tensor) and self.fixed(operand) and bool(self.tag(operand).layers)
+            isinstance(operand, Tensor) and self.fixed(operand) and bool(self.info(operand).layers)
         )
 
     def argument(self, position: int, name: str, default: Any = None) -> Any:
-        """An argument, however it was given."""
+        """An argument, given by position or by name."""
         return self.args[position] if len(self.args) > position else self.kwargs.get(name, default)
 
 
-def tensors(tree: object) -> list[Tensor]:
+def tensors_in(tree: object) -> list[Tensor]:
     """The tensors among arguments or results."""
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
 
 
-def channel_dim(step: Step) -> int | None:
-    """The dimension of the channels of ``step.out``, counted from the end; None if unknown."""
-    name = name_of(step.func)
+def channel_dim(call: TracedCall) -> int | None:
+    """The dimension of the channels of ``call.out``, counted from the end; None if unknown."""
+    name = name_of(call.func)
     rule = _RULES.get(name)
-    if rule is None and pointwise(name):
+    if rule is None and is_pointwise(name):
         rule = _aligned
     try:
-        return None if rule is None else rule(step)
-    except Exception:  # called in a way that the rule does not foresee, which is no mistake
+        return None if rule is None else rule(call)
+    except Exception:  # called in a way that the rule does not cover, which is no mistake
         return None
 
 
 def name_of(func: Callable) -> str:
-    """One name for all spellings of a function: ``x + y``, ``x.add_(y)``, ``torch.add(x, y)``."""
+    """One name for all forms of a function: ``x + y``, ``x.add_(y)``, ``torch.add(x, y)``."""
     name = getattr(func, "__name__", "")
     if name == "__get__":  # the getter of a property such as Tensor.T
         name = getattr(func.__self__, "__name__", "")  # type: ignore[attr-defined]
@@ -84,8 +89,8 @@ def name_of(func: Callable) -> str:
 
 
 @functools.cache
-def pointwise(name: str) -> bool:
-    """Whether the function computes every number of its result from one number of each operand."""
+def is_pointwise(name: str) -> bool:
+    """Whether the function is elementwise."""
     overloads = getattr(torch.ops.aten, name, None)
     return name in _OTHER_POINTWISE.split() or any(
         torch.Tag.pointwise in getattr(overloads, overload).tags
@@ -93,121 +98,117 @@ def pointwise(name: str) -> bool:
     )
 
 
-def cuts(name: str) -> bool:
-    """Whether the function is told a size, which may be that of the input of the network."""
-    return name in _CUTS.split()
+def takes_size(name: str) -> bool:
+    """Whether an argument of the function is a size, which may be one of the network's input."""
+    return name in _TAKE_SIZES.split()
 
 
 # ---- layers ----
 
 
-def _convolution(step: Step) -> int | None:
-    weight = step.argument(1, "weight")
+def _convolution(call: TracedCall) -> int | None:
+    weight = call.argument(1, "weight")
     # Counted from the end, it is right for an input without a batch dimension as well.
-    return 1 - weight.dim() if step.fixed(weight) else None
+    return 1 - weight.dim() if call.fixed(weight) else None
 
 
-def _linear(step: Step) -> int | None:
-    return -1 if step.fixed(step.argument(1, "weight")) else None
+def _linear(call: TracedCall) -> int | None:
+    return -1 if call.fixed(call.argument(1, "weight")) else None
 
 
-def _bilinear(step: Step) -> int | None:
-    return -1 if step.fixed(step.argument(2, "weight")) else None
+def _bilinear(call: TracedCall) -> int | None:
+    return -1 if call.fixed(call.argument(2, "weight")) else None
 
 
-def _recurrent(step: Step) -> int | None:
-    return -1
+def _norm_of_second(call: TracedCall) -> int | None:
+    weighted = any(map(call.fixed, call.operands))
+    return 1 - call.out.dim() if weighted else _aligned(call)
 
 
-def _norm_of_second(step: Step) -> int | None:
-    weighted = any(map(step.fixed, step.operands))
-    return 1 - step.out.dim() if weighted else _aligned(step)
-
-
-def _norm_of_last(step: Step) -> int | None:
-    weighted = any(step.fixed(t) and t.dim() == 1 for t in step.operands)
-    return -1 if weighted else _aligned(step)
+def _norm_of_last(call: TracedCall) -> int | None:
+    weighted = any(call.fixed(t) and t.dim() == 1 for t in call.operands)
+    return -1 if weighted else _aligned(call)
 
 
 # ---- products: the result has the rows of the left and the columns of the right operand ----
 
 
-def _product(step: Step) -> int | None:
-    left, right = step.operands[-2:]  # before them, addmm has what it adds
-    if name_of(step.func) == "rmatmul":
+def _product(call: TracedCall) -> int | None:
+    left, right = call.operands[-2:]  # addmm has its bias before them
+    if name_of(call.func) == "rmatmul":
         left, right = right, left
     if min(left.dim(), right.dim()) < 2:
         return None
-    if step.weight(right):
+    if call.weight(right):
         return -1
-    if step.weight(left):
+    if call.weight(left):
         return -2
     return _only(
         dim
         for t, own in ((left, -2), (right, -1))
-        for dim in [step.tag(t).dim]
-        if dim is not None and (dim == own or (dim < -2 and t.shape[dim] == step.out.shape[dim]))
+        for dim in [call.dim(t)]
+        if dim is not None and (dim == own or (dim < -2 and t.shape[dim] == call.out.shape[dim]))
     )
 
 
-def _tensordot(step: Step) -> int | None:
-    right, summed = step.operands[1], step.argument(2, "dims", 2)
-    return -1 if step.weight(right) and summed == right.dim() - 1 else None
+def _tensordot(call: TracedCall) -> int | None:
+    right, summed = call.operands[1], call.argument(2, "dims", 2)
+    return -1 if call.weight(right) and summed == right.dim() - 1 else None
 
 
-def _einsum(step: Step) -> int | None:
-    equation, *operands = step.args
+def _einsum(call: TracedCall) -> int | None:
+    equation, *operands = call.args
     if not isinstance(equation, str) or "->" not in equation:
         return None
-    # What three dots stand for comes first, if anywhere: from the end, letters count as ever.
+    # The dimensions of an ellipsis come first: counted from the end, it can be left out.
     *terms, out = equation.replace(" ", "").replace("->", ",").split(",")
     *terms, out = (term.removeprefix("...") for term in (*terms, out))
-    left, operands = ",".join(terms), tensors(operands)
+    left, operands = ",".join(terms), tensors_in(operands)
     if "." in left + out:
         return None
     found = set()
     for term, x in zip(terms, operands, strict=True):
-        dim = step.tag(x).dim
-        if step.weight(x):  # the channels that a weight makes are those that only it has
+        dim = call.dim(x)
+        if call.weight(x):  # a weight makes the channels that no other operand has
             found |= {letter for letter in term if left.count(letter) == 1}
         elif dim is not None:
             found.add(term[dim])
     return _only(out.index(letter) - len(out) for letter in found if letter in out)
 
 
-# ---- functions that move numbers around ----
+# ---- functions that move elements ----
 
 
-def _aligned(step: Step) -> int | None:
-    """Dimensions are matched from the last one on; a channel that is repeated is none any more."""
-    shape = step.out.shape
-    dims = ((t.shape, step.tag(t).dim) for t in step.operands)
+def _aligned(call: TracedCall) -> int | None:
+    """Broadcasting: dimensions match from the last one on, and one that grows has no channels."""
+    shape = call.out.shape
+    dims = ((t.shape, call.dim(t)) for t in call.operands)
     return _only(
         dim for given, dim in dims if dim and -dim <= len(shape) and given[dim] == shape[dim]
     )
 
 
-def _resized(step: Step) -> int | None:
-    """Dimensions keep their places, and may have other sizes: pooling, concatenation, parts."""
-    rank = step.out.dim()
-    return _only(step.tag(t).dim for t in step.operands if t.dim() == rank)
+def _resized(call: TracedCall) -> int | None:
+    """Dimensions keep their order, and may change their sizes: pooling, concatenation, slices."""
+    rank = call.out.dim()
+    return _only(call.dim(t) for t in call.operands if t.dim() == rank)
 
 
-def _concatenated(step: Step) -> int | None:
-    """Along the channels, only of tensors that have nothing else there."""
-    rank, dim = step.out.dim(), _resized(step)
-    along = step.argument(1, "dim", step.kwargs.get("axis", 0)) % rank - rank
+def _concatenated(call: TracedCall) -> int | None:
+    """Along the channels, all operands must have channels there."""
+    rank, dim = call.out.dim(), _resized(call)
+    along = call.argument(1, "dim", call.kwargs.get("axis", 0)) % rank - rank
     inputs = {"fixed", "input"} if rank != 3 and dim == 1 - rank else {"fixed"}  # by convention
-    tags = [step.tag(t) for t in step.operands]
-    if along == dim and not all(tag.dim == dim or tag.kind in inputs for tag in tags):
+    infos = [call.info(t) for t in call.operands]
+    if along == dim and not all(info.dim == dim or info.kind in inputs for info in infos):
         return None
     return dim
 
 
-def _reshaped(step: Step) -> int | None:
-    """Kept where as many numbers lie before and behind each channel as did."""
-    (x, *_), out = step.operands, step.out.shape
-    dim = step.tag(x).dim
+def _reshaped(call: TracedCall) -> int | None:
+    """Kept where the numbers of elements before and after the dimension stay the same."""
+    (x, *_), out = call.operands, call.out.shape
+    dim = call.dim(x)
     if dim is None:
         return None
     if dim == -1 and x.dim() == 2 and len(out) == 4 and out[0] == len(x):
@@ -219,47 +220,46 @@ def _reshaped(step: Step) -> int | None:
     return None
 
 
-def _repeated(step: Step) -> int | None:
-    """Done once more on a tensor without memory whose sizes are all different."""
-    rank = step.operands[0].dim()
-    dim = _only(step.tag(t).dim for t in step.operands)
-    if dim is None or any(t.dim() != rank for t in step.operands):
+def _by_meta_tensor(call: TracedCall) -> int | None:
+    """Found by calling the function on a meta tensor whose sizes are all different."""
+    rank = call.operands[0].dim()
+    dim = _only(call.dim(t) for t in call.operands)
+    if dim is None or any(t.dim() != rank for t in call.operands):
         return None
     # Larger than the number of operands, which is the size of a dimension that `stack` adds.
-    least = len(step.operands) + 2
+    least = len(call.operands) + 2
     sizes = torch.empty(tuple(range(least, least + rank)), device="meta")
-    args, kwargs = tree_map_only(Tensor, lambda _: sizes, (step.args, step.kwargs))
-    shape = tensors(step.func(*args, **kwargs))[0].shape
+    args, kwargs = tree_map_only(Tensor, lambda _: sizes, (call.args, call.kwargs))
+    shape = tensors_in(call.func(*args, **kwargs))[0].shape
     return shape.index(sizes.shape[dim]) - len(shape) if sizes.shape[dim] in shape else None
 
 
-def _extreme(step: Step) -> int | None:
+def _extreme(call: TracedCall) -> int | None:
     """``max`` and ``min``: of two tensors, or along a dimension."""
-    return _repeated(step) if len(step.operands) == 1 else _aligned(step)
+    return _by_meta_tensor(call) if len(call.operands) == 1 else _aligned(call)
 
 
-def _select(step: Step) -> int | None:
-    x = step.operands[0]
-    gone = step.argument(1, "dim", 0) % x.dim()
-    return _indexed(step, x, (*[slice(None)] * gone, 0))
+def _select(call: TracedCall) -> int | None:
+    x = call.operands[0]
+    removed = call.argument(1, "dim", 0) % x.dim()
+    return _indexed(call, x, (*[slice(None)] * removed, 0))
 
 
-def _getitem(step: Step) -> int | None:
-    x, index = step.args
-    return _indexed(step, x, index if isinstance(index, tuple) else (index,))
+def _getitem(call: TracedCall) -> int | None:
+    x, index = call.args
+    return _indexed(call, x, index if isinstance(index, tuple) else (index,))
 
 
-def _indexed(step: Step, x: Tensor, index: tuple) -> int | None:
-    dim = step.tag(x).dim
+def _indexed(call: TracedCall, x: Tensor, index: tuple) -> int | None:
+    dim = call.dim(x)
     taken = [item for item in index if item is not None and item is not ...]
     lists = [item for item in taken if not isinstance(item, (int, slice))]
     simple = all(isinstance(item, Tensor) and item.dim() == 1 for item in lists)
     if dim is None or not simple or len(lists) > 1 or any(isinstance(i, bool) for i in taken):
         return None
     dims = iter(range(-x.dim(), 0))
-    kept: list[int | None] = []  # the dimensions of the result, by their old numbers
-    whole = any(item is ... for item in index)
-    for item in index if whole else (*index, ...):
+    kept: list[int | None] = []  # the dimensions of the result, as numbered in x
+    for item in index if any(item is ... for item in index) else (*index, ...):
         if item is None:
             kept.append(None)
         elif isinstance(item, EllipsisType):
@@ -272,7 +272,7 @@ def _indexed(step: Step, x: Tensor, index: tuple) -> int | None:
 
 
 def _only(dims: Iterable[int | None]) -> int | None:
-    """What all who know agree upon."""
+    """The dimension on which all that are known agree."""
     known = {dim for dim in dims if dim is not None}
     return known.pop() if len(known) == 1 else None
 
@@ -289,15 +289,15 @@ _OTHER_POINTWISE = """
     alpha_dropout bfloat16 contiguous copy cpu cuda data detach double dropout dropout1d dropout2d
     dropout3d feature_alpha_dropout float half hardswish log_sigmoid logsigmoid prelu requires_grad
     softsign srelu tanhshrink to type type_as
-"""  # what torch does not mark as such, and our own
-_CUTS = "embedding expand getitem index_select interpolate narrow repeat"
-_TABLE: dict[Callable[[Step], int | None], str] = {
+"""  # not tagged by torch, and `srelu`
+_TAKE_SIZES = "embedding expand getitem index_select interpolate narrow repeat"
+_TABLE: dict[Callable[[TracedCall], int | None], str] = {
     _convolution: """
         conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
     """,
     _linear: "linear embedding embedding_bag",
     _bilinear: "bilinear",
-    _recurrent: "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell",
+    lambda call: -1: "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell",
     _norm_of_second: "batch_norm instance_norm group_norm",
     _norm_of_last: "layer_norm rms_norm",
     _product: "matmul rmatmul mm bmm addmm baddbmm sparse_mm",
@@ -318,7 +318,7 @@ _TABLE: dict[Callable[[Step], int | None], str] = {
     """,
     _concatenated: "cat concat concatenate",
     _reshaped: "flatten ravel reshape reshape_as squeeze unflatten unsqueeze view view_as",
-    _repeated: """
+    _by_meta_tensor: """
         H T adjoint amax amin linalg_vector_norm logsumexp mH mT mean median moveaxis movedim
         nanmean norm permute prod stack std sum swapaxes swapdims t transpose var
     """,

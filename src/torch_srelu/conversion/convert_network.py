@@ -1,12 +1,12 @@
-"""Any network, with SReLU where it had rectifiers, and the same outputs as before.
+"""Replaces the activations of a network by SReLU, with the same outputs as before.
 
-A run on fake tensors (`probe`, from `inputs`), of which nothing stays (`state`, `fakes`,
-`leftovers`), shows every activation that is called, be it a module, a function or a method of a
-tensor (`observer`), and where its channels are (`flow`, by the rules in `channels`). `plan` decides
-what becomes of each: an activation module that is called in one place is swapped for its unit,
-every other call is rewritten in the method that makes it (`rewrite`), unless the network would take
-a unit for one of its layers (`asked`); what the run did not come to (`unreached`) and what torch
-computes past any unit (`fused`) is listed. Nothing changes before everything is decided.
+A trial run on fake tensors (`trial_run`, from `example_inputs`), which leaves no trace
+(`network_state`, `fake_tensors`), shows every activation that is called, be it a module, a function
+or a method of a tensor (`call_observer`), and where its channels are (`channel_tracking`, by the
+rules in `channel_rules`). `replacement_plan` decides what becomes of each: an activation module
+that is called at one site is replaced by its unit, every other call is rewritten in the method that
+makes it (`source_rewriting`). What the run did not reach (`unreached_calls`) and what a fused
+kernel of torch computes (`fused_activations`) is listed. Nothing changes before all is decided.
 """
 
 from __future__ import annotations
@@ -22,17 +22,15 @@ from torch import nn
 from torch.jit import ScriptModule
 
 from ..module import SReLU
-from . import conversion_record as record
-from . import units
 from .call_observer import slots_of
-from .fused_calls import in_kernels
+from .fused_activations import activations_in_kernels
+from .network_summary import note_left
 from .rectifiers import MODULES
-from .replacement_plan import Site, keep_modules_whole, sites_of
-from .source_rewriting import Edit, Position, exchange, rewritten_class
-from .trial_run import observe
-from .unreached_calls import unreached
-
-__all__ = ["convert"]
+from .replacement_plan import Replacement, keep_modules_whole, plan_replacements
+from .source_rewriting import CallEdit, Position, rewritten_class, set_class
+from .trial_run import run_on_trial
+from .units import UnitPerIteration, build_unit, inherit_hooks
+from .unreached_calls import unreached_calls
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -44,38 +42,41 @@ def convert(
     only: str | Iterable[str] | None = None,
     skip: str | Iterable[str] = (),
 ) -> Network:
-    """Puts SReLU in the place of every ReLU, LeakyReLU, PReLU, ReLU6 and Hardtanh of a network.
+    """Replaces every ReLU, LeakyReLU, PReLU, ReLU6 and Hardtanh of a network by SReLU.
 
     The network computes the same as before, bit for bit; what it gains are four trainable numbers
-    per channel, or for all of a tensor where the channels of a layer cannot be followed to it, as
+    per channel, or for all of a tensor where the channels of a layer cannot be tracked to it, as
     in attention scores. On the input itself, before any layer, channels are in dimension 1 by
     convention, unless it has 3 dimensions. Modules, functions (``F.relu(x)``) and methods
-    (``x.relu_()``) are replaced, in place or not, and each place that calls one gets its own unit,
-    even where one module is called in several places. All else stays: the tree of modules, their
-    classes (a module whose method is rewritten gets a subclass of the same name), hooks, parameters
-    and their names, and the differences between training and evaluation. Functions become units
-    named after them. The weight of a PReLU module becomes ``a_l`` of its unit, so load weights into
-    it before; the one that ``F.prelu`` took stays where it was, unused from now on.
+    (``x.relu_()``) are replaced, in place or not, and each call site gets its own unit, even where
+    several call one module. All else stays: the tree of modules, their classes (a module whose
+    method is rewritten gets a subclass of the same name), hooks, parameters and their names, and
+    the differences between training and evaluation. Units that replace functions are named after
+    them. The weight of a PReLU module becomes ``a_l`` of its unit, so load weights into it before;
+    the one that ``F.prelu`` took stays where it was, unused from now on.
 
-    `torch_srelu.summary` tells what was replaced, what was left as it was, and why.
+    `torch_srelu.summary` lists what was replaced, what was left unchanged, and why.
 
     Args:
         model: The network. It is changed in place. Convert it before giving its parameters to an
             optimizer and before wrapping it (DistributedDataParallel, FSDP).
         example: What the network is called with: a tensor, a tuple of positional arguments or a
-            dict of keyword arguments. Only its shapes matter, unless the network decides by values.
+            dict of keyword arguments. Only its shapes matter, unless the network needs values.
             Without it, an input is made up from the first layer.
         only: Names of modules as in ``named_modules()``, or patterns such as ``"layer[34].*"``:
             convert these and what is inside them, and nothing else.
-        skip: Names or patterns of modules to leave as they are, with what is inside them.
+        skip: Names or patterns of modules to leave unchanged, with what is inside them.
 
     Returns:
         The same network.
 
     Raises:
         ValueError: The network has nothing to convert, or cannot be run without an example, or a
-            name fits no module; the network is as it was. Or it keeps tensors that it computes in
-            an object that is out of reach, where one without values is left now: the error says so.
+            name matches no module. The network is unchanged.
+
+    Warns:
+        UserWarning: No activation could be converted; or something out of reach, such as a global
+            cache, keeps a tensor of the trial run, which has no values: clear it.
 
     Example:
         >>> import torch
@@ -90,31 +91,32 @@ def convert(
     _check(model)
     only = None if only is None else _patterns(only, "only", model)
     skip = _patterns(skip, "skip", model)
-    observed = observe(model, example)
-    sites = sites_of(model, observed.calls)
-    for site in sites:
-        if (only is not None and not _fits(site.path, only)) or _fits(site.path, skip):
-            site.problem = "not asked for"
-            site.wanted = False
-    keep_modules_whole([site for site in sites if site.wanted])
-    missed = unreached(model, observed.calls) | in_kernels(model)
-    left = missed | _left(model, sites)
-    if observed.failure:
-        left[model, "training mode"] = f"the example cannot be used in it: {observed.failure}"
-    if not sites and not left and not any(isinstance(m, SReLU) for m in model.modules()):
+    trial = run_on_trial(model, example)
+    plan = plan_replacements(model, trial.calls)
+    for replacement in plan:
+        path = replacement.path
+        if (only is not None and not _matches(path, only)) or _matches(path, skip):
+            replacement.problem = "not asked for"
+            replacement.requested = False
+    keep_modules_whole([replacement for replacement in plan if replacement.requested])
+    missed = unreached_calls(model, trial.calls) | activations_in_kernels(model)
+    left = missed | _left(model, plan)
+    if trial.failure:
+        left[model, "training mode"] = f"the example cannot be used in it: {trial.failure}"
+    if not plan and not left and not any(isinstance(m, SReLU) for m in model.modules()):
         raise ValueError(
             f"{type(model).__name__} calls no ReLU, LeakyReLU, PReLU, ReLU6 or Hardtanh: "
             "there is nothing to convert"
         )
-    chosen = [site for site in sites if not site.problem]
-    if not chosen and (missed or any(site.wanted for site in sites)):
+    possible = [replacement for replacement in plan if not replacement.problem]
+    if not possible and (missed or any(replacement.requested for replacement in plan)):
         warnings.warn(
             f"no activation of {type(model).__name__} could be converted: "
-            "print(torch_srelu.summary(model)) tells why",
+            "print(torch_srelu.summary(model)) says why",
             stacklevel=2,
         )
-    _apply(chosen)
-    record.set_left(model, left)
+    _apply(possible)
+    note_left(model, left)
     return model
 
 
@@ -129,7 +131,7 @@ def _check(model: nn.Module) -> None:
         )
     if isinstance(model, (nn.parallel.DistributedDataParallel, nn.DataParallel)):
         raise ValueError(
-            f"{type(model).__name__} has taken note of the parameters already: "
+            f"{type(model).__name__} has registered the parameters already: "
             "convert the network first, then wrap it"
         )
     if type(model) in MODULES:
@@ -153,23 +155,23 @@ def _patterns(given: str | Iterable[str], argument: str, model: nn.Module) -> li
         if not any(fnmatchcase(name, pattern) for name in names):
             children = ", ".join(name for name, _ in model.named_children())
             raise ValueError(
-                f"{argument}={pattern!r} fits no module of {type(model).__name__}; "
-                f"names are as in named_modules(), at the top there are: {children}"
+                f"{argument}={pattern!r} matches no module of {type(model).__name__}; "
+                f"names are as in named_modules(); its children are: {children}"
             )
     return patterns
 
 
-def _fits(path: str, patterns: list[str]) -> bool:
-    """Whether a pattern fits the path or the path of something around it."""
+def _matches(path: str, patterns: list[str]) -> bool:
+    """Whether a pattern matches the path or that of a module around it."""
     parts = path.split(".")
-    around = [".".join(parts[: i + 1]) for i in range(len(parts))]
-    return any(fnmatchcase(name, pattern) for name in around for pattern in patterns)
+    paths = [".".join(parts[: i + 1]) for i in range(len(parts))]
+    return any(fnmatchcase(name, pattern) for name in paths for pattern in patterns)
 
 
-def _left(model: nn.Module, sites: list[Site]) -> record.Left:
-    """What stays, and why: {(the module that knows of it, what it is): why}."""
-    left = {(s.holder or model, s.label): s.problem for s in sites if s.problem}
-    called = {site.slot for site in sites}
+def _left(model: nn.Module, plan: list[Replacement]) -> dict[tuple[nn.Module, str], str]:
+    """What stays, and why: {(the module that the summary lists it under, what it is): why}."""
+    left = {(r.reporter or model, r.label): r.problem for r in plan if r.problem}
+    called = {replacement.slot for replacement in plan}
     for slot in slots_of(model):
         if slot not in called:
             left[slot.module, type(slot.module).__name__] = "the run did not call it"
@@ -179,40 +181,44 @@ def _left(model: nn.Module, sites: list[Site]) -> record.Left:
     return left
 
 
-def _apply(sites: list[Site]) -> None:
+def _apply(plan: list[Replacement]) -> None:
     """Puts the units in. Everything that could fail comes first."""
     new: dict[tuple[nn.Module, str], nn.Module] = {}  # {(parent, name): unit or list of units}
-    edits: dict[nn.Module, dict[str, dict[Position, Edit]]] = defaultdict(lambda: defaultdict(dict))
-    for site in sites:
-        if site.slot is not None and site.first:
-            home = site.slot.parent, site.slot.name
+    edits: dict[nn.Module, dict[str, dict[Position, CallEdit]]] = defaultdict(
+        lambda: defaultdict(dict)
+    )
+    for replacement in plan:
+        slot, site = replacement.slot, replacement.site
+        if slot is not None and replacement.first:
+            parent, name = slot.parent, slot.name
         else:
-            home = _free_name(site, new)
-        new[home] = _unit(site)
-        if site.rewritten and site.place is not None:
-            owner, method, end = site.place.owner, site.place.method, site.place.end
-            edits[owner][method][end] = Edit(home[1], site.place.form, site.loop)
+            parent, name = _free_name(replacement, new)
+        new[parent, name] = _unit(replacement)
+        if replacement.rewritten and site is not None:
+            edits[site.owner][site.method][site.end] = CallEdit(name, site.form, replacement.loop)
     classes = {owner: rewritten_class(owner, methods) for owner, methods in edits.items()}
     for (parent, name), unit in new.items():
         setattr(parent, name, unit.train(parent.training))
     for owner, cls in classes.items():
-        exchange(owner, cls, edits[owner])
+        set_class(owner, cls, edits[owner])
 
 
-def _unit(site: Site) -> nn.Module:
-    made = [units.build(calls) for calls in site.groups]
-    for i, unit in enumerate(made):
-        if site.slot is not None:
-            units.inherit(unit, site.slot.module, first=site.first and i == 0)
-    return units.UnitPerTurn(made) if site.loop else made[0]
+def _unit(replacement: Replacement) -> nn.Module:
+    units = [build_unit(calls) for calls in replacement.groups]
+    if replacement.slot is not None:
+        for i, unit in enumerate(units):
+            inherit_hooks(unit, replacement.slot.module, first=replacement.first and i == 0)
+    return UnitPerIteration(units) if replacement.loop else units[0]
 
 
-def _free_name(site: Site, taken: Container[tuple[nn.Module, str]]) -> tuple[nn.Module, str]:
+def _free_name(
+    replacement: Replacement, taken: Container[tuple[nn.Module, str]]
+) -> tuple[nn.Module, str]:
     """A name for the unit in the module whose method calls it: relu, relu_2, relu_3, ..."""
-    assert site.place is not None, "a call that is rewritten has a place"
-    owner, name = site.place.owner, site.calls[0].activation.function
-    if site.slot is not None and site.slot.name.isidentifier():
-        name = site.slot.name
+    assert replacement.site is not None, "a call that is rewritten has a site"
+    owner, name = replacement.site.owner, replacement.calls[0].activation.function
+    if replacement.slot is not None and replacement.slot.name.isidentifier():
+        name = replacement.slot.name
     names = itertools.chain([name], (f"{name}_{i}" for i in itertools.count(2)))
     return next((owner, n) for n in names if not _has(owner, n) and (owner, n) not in taken)
 
@@ -220,9 +226,8 @@ def _free_name(site: Site, taken: Container[tuple[nn.Module, str]]) -> tuple[nn.
 def _has(module: nn.Module, name: str) -> bool:
     """Whether the module has an attribute of this name.
 
-    One whose ``__getattr__`` has an answer to every name has those that it can be told to have.
+    If its ``__getattr__`` has a value for every name, only those in ``dir(module)`` count.
     """
-    if not hasattr(module, "_srelu_no_such_name"):
-        return hasattr(module, name)
-    own = (vars(module), module._parameters, module._buffers, module._modules)
-    return hasattr(type(module), name) or any(name in names for names in own)
+    if hasattr(module, "_srelu_no_such_name"):
+        return name in dir(module)
+    return hasattr(module, name)

@@ -1,4 +1,4 @@
-"""An input that fits a network, told from its first layer."""
+"""Makes up inputs that fit a network, from the sizes of its first layer."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ from torch.nn.parameter import is_lazy
 # Edge lengths of images, clips and signals, the usual ones first. Which one fits does not matter
 # for the number of channels, only that one does: some networks flatten at a fixed size.
 SIZES = (224, 32, 28, 64, 96, 128, 256, 299, 384, 512, 16, 8)
-BATCH = 2  # batch normalisation refuses to train on one
+BATCH = 2  # batch normalization refuses to train on one
 TOKENS = 16
+
+CONVOLUTIONS = (
+    *(nn.Conv1d, nn.Conv2d, nn.Conv3d),
+    *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
+)
 
 
 def candidates(model: nn.Module) -> Iterator[Tensor]:
-    """Inputs worth trying, on the meta of shapes alone: their values are zeros."""
+    """Tensors of zeros, of shapes that the first known layer takes."""
     for layer in model.modules():
         shapes = _shapes(layer)
         if shapes:
@@ -37,12 +42,12 @@ def _shapes(layer: nn.Module) -> list[tuple[int, ...]]:
         return []
     if isinstance(layer, (nn.Embedding, nn.EmbeddingBag)):
         return [(BATCH, TOKENS)]
-    if isinstance(layer, nn.modules.conv._ConvNd):
-        edges = len(layer.kernel_size)  # not of the weight, which may be computed
-        return [(BATCH, layer.in_channels, *[size] * edges) for size in SIZES]
+    if isinstance(layer, CONVOLUTIONS):
+        rank = len(layer.kernel_size)  # not that of the weight, which may be computed
+        return [(BATCH, layer.in_channels, *[size] * rank) for size in SIZES]
     if isinstance(layer, (nn.BatchNorm2d, nn.BatchNorm3d)):
-        edges = 2 if isinstance(layer, nn.BatchNorm2d) else 3
-        return [(BATCH, layer.num_features, *[size] * edges) for size in SIZES]
+        rank = 2 if isinstance(layer, nn.BatchNorm2d) else 3
+        return [(BATCH, layer.num_features, *[size] * rank) for size in SIZES]
     features = getattr(layer, "in_features", getattr(layer, "nx", None))  # nx: GPT-2's linear layer
     if isinstance(layer, nn.BatchNorm1d):
         features = layer.num_features

@@ -1,37 +1,40 @@
-"""Fake tensors, which have shapes but no values, for the time of a run and no longer."""
+"""The fake tensors of trial runs, which have shapes but no values."""
 
 from __future__ import annotations
 
-import weakref
+import gc
+import warnings
+from collections import deque
+from collections.abc import Sequence
+from types import CellType, FrameType
 from typing import Any
 
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.utils._pytree import tree_map_only
+from torch.utils.weak import WeakTensorKeyDictionary
 
-from .channel_rules import tensors
+from .._torch_compat import FakeTensorMode, tree_map_only
+from .channel_rules import tensors_in
+
+_Mode: Any = object if FakeTensorMode is None else FakeTensorMode
 
 
-class Fakes(FakeTensorMode):
-    """While active, every tensor that is made is fake, and no real one is written to.
+class TrackedFakeMode(_Mode):
+    """While active, every new tensor is a fake tensor, and no real tensor is written to.
 
-    By itself, FakeTensorMode computes with values what has real operands and numbers alone, such as
-    ``steps.add_(1)``, and so would change the network.
-
-    Args:
-        made: Gets a weak reference to every tensor that a function makes.
+    By itself, FakeTensorMode computes with values where all operands are real tensors or numbers,
+    as in ``steps.add_(1)``, and so would change the network.
     """
 
-    def __init__(self, made: list[weakref.ref[Tensor]]) -> None:
+    def __init__(self) -> None:
         super().__init__(allow_non_fake_inputs=True)
-        self._made = made
+        self._made = WeakTensorKeyDictionary()  # to nothing: the tensors that still exist
 
     def fake(self, tree: Any) -> Any:
-        """The same with fake tensors, one for each real one."""
+        """Replaces the tensors in nested containers by fake tensors, one for each."""
         return tree_map_only(Tensor, self._fake, tree)
 
     def _fake(self, x: Tensor) -> Tensor:
-        return x if isinstance(x, FakeTensor) else self.from_tensor(x)
+        return x if self.is_our_fake(x) else self.from_tensor(x)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         schema = getattr(func, "_schema", None)
@@ -39,5 +42,42 @@ class Fakes(FakeTensorMode):
             args, kwargs = self.fake((args, kwargs or {}))
             return super().__torch_dispatch__(func, types, args, kwargs)
         out = super().__torch_dispatch__(func, types, args, kwargs)
-        self._made += [weakref.ref(x) for x in tensors(out)]
+        self._made.update(dict.fromkeys(tensors_in(out)))
         return out
+
+    def warn_of_kept_tensors(self, network: str) -> None:
+        """Warns if something still holds a fake tensor, such as a global cache of the network."""
+        for generation in range(3):
+            if self._made:  # most often by a cycle of references, which the first soon finds
+                gc.collect(generation)
+        holders = _holders(list(self._made))
+        if holders:
+            warnings.warn(
+                f"the trial run of {network} has left tensors without values in "
+                f"{', '.join(sorted(holders))}: clear it before you use the network (that of a "
+                "cached function by its cache_clear()). Only the attributes of modules, and of "
+                "objects in them, are restored after a trial run",
+                stacklevel=4,  # the caller of `convert`
+            )
+
+
+def new_fake_mode() -> TrackedFakeMode | None:
+    """A mode for trial runs; None where torch has none, and they are on real tensors."""
+    return None if FakeTensorMode is None else TrackedFakeMode()
+
+
+def _holders(values: Sequence[object], depth: int = 4) -> set[str]:
+    """The names of what holds one of ``values``, itself or in containers; not of frames."""
+    names, containers = set(), []
+    identities = {id(value) for value in values}
+    for holder in gc.get_referrers(*values) if values else ():
+        if isinstance(holder, dict) and "__name__" in holder:  # the variables of a Python module
+            variables = [key for key, value in holder.items() if id(value) in identities]
+            names |= {f"{holder['__name__']}.{variable}" for variable in variables}
+        elif isinstance(holder, (dict, list, tuple, set, deque, CellType)) or (
+            type(holder).__name__ == "_lru_list_elem"  # in functools.lru_cache
+        ):
+            containers.append(holder)
+        elif not isinstance(holder, FrameType):
+            names.add(getattr(holder, "__qualname__", type(holder).__qualname__))
+    return names | _holders(containers, depth - 1) if depth else names

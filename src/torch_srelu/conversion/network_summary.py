@@ -1,7 +1,11 @@
-"""Every SReLU of a network in one table."""
+"""Lists every SReLU of a network, and the activations that `torch_srelu.convert` left unchanged.
+
+`convert` stores what is not seen otherwise in plain attributes, which travel with copies.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
@@ -12,12 +16,14 @@ from torch.nn.parameter import is_lazy
 from .._data_parallel import full_tensor
 from .._text import counted
 from ..module import NAMES, SReLU
-from . import conversion_record as record
 from .rectifiers import MODULES
+
+_LEFT = "_srelu_left"  # on a module: {activation: why convert left it}
+_REPLACED = "replaced"  # on a unit: the name of the activation that it replaced
 
 
 @dataclass(frozen=True)
-class Spread:
+class MeanAndStd:
     """Mean and standard deviation of a parameter over the channels of a unit."""
 
     mean: float
@@ -28,20 +34,20 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Unit:
-    """One SReLU. Its parameters are unknown if they have no values yet (lazy, or on meta)."""
+class UnitSummary:
+    """One SReLU; without parameters if they have no values yet (lazy, or on meta)."""
 
     where: str
     channels: int  # 0 if unknown
     dim: int | None  # of the channels; None if they share their parameters
     replaced: str  # the activation that it replaced; empty if it replaced none
-    parameters: dict[str, Spread]  # by the paper's names
+    parameters: dict[str, MeanAndStd]  # by name: t_r, a_r, t_l, a_l
     crossed: int  # channels with t_l > t_r
 
 
 @dataclass(frozen=True)
-class Left:
-    """An activation that was left as it was."""
+class LeftActivation:
+    """An activation that was left unchanged."""
 
     where: str
     activation: str
@@ -50,10 +56,10 @@ class Left:
 
 @dataclass(frozen=True)
 class Summary:
-    """What `summary` found. Prints as a table."""
+    """The result of `summary`. Prints as a table."""
 
-    units: tuple[Unit, ...]
-    left: tuple[Left, ...]
+    units: tuple[UnitSummary, ...]
+    left: tuple[LeftActivation, ...]
 
     def __str__(self) -> str:
         channels = sum(unit.channels for unit in self.units)
@@ -72,12 +78,12 @@ class Summary:
 
 
 def summary(model: nn.Module) -> Summary:
-    """Lists every SReLU of a network, and what `torch_srelu.convert` left as it was.
+    """Lists every SReLU of a network, and every activation that `torch_srelu.convert` left.
 
-    For each unit: where it is, how many channels it has and in which dimension (``-`` if there is
-    one set of parameters for all channels), what it replaced, the mean and the standard deviation
-    of its parameters over the channels, and how many channels are crossed (``t_l > t_r``, which
-    training does produce and the function allows).
+    For each unit: its name, its number of channels and their dimension (``-`` if all channels share
+    one set of parameters), what it replaced, the mean and the standard deviation of its parameters
+    over the channels, and how many channels are crossed (``t_l > t_r``, which training does produce
+    and the function allows).
 
     Args:
         model: Any network, or a part of one.
@@ -100,39 +106,56 @@ def summary(model: nn.Module) -> Summary:
     for where, module in model.named_modules():
         if isinstance(module, SReLU):
             units.append(_unit(where, module))
-        notes = record.left_in(module)
-        left += [Left(where, activation, why) for activation, why in notes.items()]
+        notes = vars(module).get(_LEFT, {})
+        left += [LeftActivation(where, activation, why) for activation, why in notes.items()]
         if type(module) in MODULES and not notes:
-            left.append(Left(where, type(module).__name__, "convert was not called on it"))
+            left.append(
+                LeftActivation(where, type(module).__name__, "convert was not called on it")
+            )
     return Summary(tuple(units), tuple(left))
 
 
-def _unit(where: str, unit: SReLU) -> Unit:
+def note_replaced(unit: SReLU, activation: str) -> None:
+    """Stores the name of the activation that a unit replaced."""
+    vars(unit)[_REPLACED] = activation
+
+
+def note_left(model: nn.Module, left: dict[tuple[nn.Module, str], str]) -> None:
+    """Stores why `convert` left activations: {(module, activation): why}."""
+    notes: dict[nn.Module, dict[str, str]] = defaultdict(dict)
+    for (module, activation), why in left.items():
+        notes[module][activation] = why
+    for module in model.modules():
+        vars(module).pop(_LEFT, None)
+    for module, note in notes.items():
+        vars(module)[_LEFT] = note
+
+
+def _unit(where: str, unit: SReLU) -> UnitSummary:
     dim = None if unit.num_channels == 1 else unit.dim
-    replaced = record.replaced_by(unit)
+    replaced = vars(unit).get(_REPLACED, "")
     if is_lazy(unit.t_r) or unit.t_r.is_meta:
-        return Unit(where, unit.num_channels, dim, replaced, {}, 0)
+        return UnitSummary(where, unit.num_channels, dim, replaced, {}, 0)
     values = {name: full_tensor(getattr(unit, name)).to("cpu", torch.float64) for name in NAMES}
     spreads = {
-        name: Spread(value.mean().item(), value.std(correction=0).item())
+        name: MeanAndStd(value.mean().item(), value.std(correction=0).item())
         for name, value in values.items()
     }
     crossed = int((values["t_l"] > values["t_r"]).sum())
-    return Unit(where, unit.num_channels, dim, replaced, spreads, crossed)
+    return UnitSummary(where, unit.num_channels, dim, replaced, spreads, crossed)
 
 
-def _row(unit: Unit) -> tuple[str, ...]:
+def _row(unit: UnitSummary) -> tuple[str, ...]:
     dim = "-" if unit.dim is None else str(unit.dim)
-    known = (unit.where, str(unit.channels or "?"), dim, unit.replaced)
-    if not unit.parameters:
-        return (*known, *["?" for _ in NAMES], "?")
-    return (*known, *(str(unit.parameters[name]) for name in NAMES), str(unit.crossed))
+    crossed = str(unit.crossed) if unit.parameters else "?"
+    parameters = (str(unit.parameters.get(name, "?")) for name in NAMES)
+    return (unit.where, str(unit.channels or "?"), dim, unit.replaced, *parameters, crossed)
 
 
 def _table(
     head: tuple[str, ...], rows: Iterable[tuple[str, ...]], numbers: Container[int] = ()
 ) -> str:
-    """Columns as wide as they need to be; those in ``numbers`` are aligned to the right."""
+    """Columns as wide as their longest cell; those in ``numbers`` are aligned to the right."""
     lines = [head, *rows]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     return "\n".join(

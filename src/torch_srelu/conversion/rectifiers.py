@@ -1,11 +1,11 @@
-"""The calls that SReLU can stand in for, and the parameters that make it the same function."""
+"""The activations that SReLU can replace, and the parameters that make it the same function."""
 
 from __future__ import annotations
 
 import functools
 import math
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,14 +23,14 @@ MODULES: dict[type, str] = {
 
 
 @dataclass(frozen=True)
-class Activation:
-    """One call of a rectifier, as SReLU sees it.
+class Rectifier:
+    """The activation that one call computes, as parameters of SReLU.
 
     Where ``a_r`` is 1 the right threshold has no effect: it gets the paper's "any positive number".
-    ``slope`` is the weight of a PReLU, which takes the place of the number ``a_l``.
+    ``slope`` is the weight of a PReLU, which replaces the number ``a_l``.
     """
 
-    kind: type  # the module that does the same
+    kind: type  # the class of modules that compute the same
     t_r: float = 1.0
     a_r: float = 1.0
     t_l: float = 0.0
@@ -40,28 +40,28 @@ class Activation:
 
     @property
     def name(self) -> str:
-        """Its name among modules."""
+        """The name of the module."""
         return self.kind.__name__
 
     @property
     def function(self) -> str:
-        """Its name among functions."""
+        """The name of the function."""
         return MODULES[self.kind]
 
-    def same(self, other: Activation) -> bool:
-        """Whether one SReLU can be both."""
+    def same(self, other: Rectifier) -> bool:
+        """Whether one SReLU can replace both."""
         numbers = (self.t_r, self.a_r, self.t_l, self.a_l)
         return numbers == (other.t_r, other.a_r, other.t_l, other.a_l) and self.slope is other.slope
 
 
-def recognise(func: Callable, args: tuple, kwargs: dict[str, Any]) -> Activation | None:
-    """The activation that ``func(*args, **kwargs)`` computes, or None if it is not one of ours."""
+def recognize(func: Callable, args: tuple, kwargs: dict[str, Any]) -> Rectifier | None:
+    """The activation that ``func(*args, **kwargs)`` computes; None if SReLU cannot replace it."""
     read = FUNCTIONS.get(func)
     return None if read is None else read(*args, **kwargs)
 
 
 def is_activation(callee: object) -> bool:
-    """Whether calling this object, a function or a module, is calling a rectifier."""
+    """Whether this object is one of these modules, or a function that computes the same."""
     while isinstance(callee, functools.partial):
         callee = callee.func
     if isinstance(callee, nn.Module):
@@ -69,40 +69,35 @@ def is_activation(callee: object) -> bool:
     return callable(callee) and isinstance(callee, Hashable) and callee in FUNCTIONS
 
 
-# What follows has the signatures of torch's functions and reads what they would compute.
+# These have the signatures of torch's functions and return what those would compute.
 
 
-def _relu(input: Tensor, inplace: bool = False) -> Activation:
-    return Activation(nn.ReLU, inplace=inplace)
+def _relu(input: Tensor, inplace: bool = False) -> Rectifier:
+    return Rectifier(nn.ReLU, inplace=inplace)
 
 
-def _leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Activation:
-    return Activation(nn.LeakyReLU, a_l=float(negative_slope), inplace=inplace)
+def _leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Rectifier:
+    return Rectifier(nn.LeakyReLU, a_l=float(negative_slope), inplace=inplace)
 
 
-def _prelu(input: Tensor, weight: Tensor) -> Activation:
-    return Activation(nn.PReLU, a_l=0.25, slope=weight)
+def _prelu(input: Tensor, weight: Tensor) -> Rectifier:
+    return Rectifier(nn.PReLU, a_l=0.25, slope=weight)
 
 
-def _relu6(input: Tensor, inplace: bool = False) -> Activation:
-    return Activation(nn.ReLU6, t_r=6.0, a_r=0.0, inplace=inplace)
+def _relu6(input: Tensor, inplace: bool = False) -> Rectifier:
+    return Rectifier(nn.ReLU6, t_r=6.0, a_r=0.0, inplace=inplace)
 
 
 def _hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
-) -> Activation:
-    activation = Activation(
-        nn.Hardtanh, t_r=float(max_val), a_r=0.0, t_l=float(min_val), inplace=inplace
-    )
-    # Where there is no bound there is no threshold either: the identity goes on.
-    if max_val == math.inf:
-        activation = replace(activation, t_r=1.0, a_r=1.0)
-    if min_val == -math.inf:
-        activation = replace(activation, t_l=0.0, a_l=1.0)
-    return activation
+) -> Rectifier:
+    # Without a bound there is no threshold either: the identity continues.
+    right = (1.0, 1.0) if max_val == math.inf else (float(max_val), 0.0)
+    left = (0.0, 1.0) if min_val == -math.inf else (float(min_val), 0.0)
+    return Rectifier(nn.Hardtanh, *right, *left, inplace=inplace)
 
 
-FUNCTIONS: dict[Callable, Callable[..., Activation]] = {
+FUNCTIONS: dict[Callable, Callable[..., Rectifier]] = {
     F.relu: _relu,
     torch.relu: _relu,
     Tensor.relu: _relu,

@@ -1,60 +1,63 @@
-"""Decides, from what a run showed, which activation becomes which unit and what stays."""
+"""Decides, from what a trial run showed, which activation becomes which unit and what stays."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import FunctionType
 
 from torch import nn
 
-from .call_observer import Call, Place, Slot
-from .fused_calls import bypassed
-from .source_rewriting import REWRITTEN
+from .call_observer import ActivationCall, ActivationSlot, CallSite
+from .fused_activations import bypassed_modules
+from .source_rewriting import REWRITTEN, nested_codes
+
+_CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+_TORCH = {cls.__module__ for cls in (nn.Module, *_CONTAINERS)}
 
 
 @dataclass(eq=False)
-class Site:
-    """A place in the network that calls an activation."""
+class Replacement:
+    """The calls of one activation module or at one call site, and what is to be done with them."""
 
-    slot: Slot | None
-    place: Place | None
-    calls: list[Call]
+    slot: ActivationSlot | None
+    site: CallSite | None
+    calls: list[ActivationCall]
     path: str  # of the activation module, or of the module that calls the function
-    first: bool = True  # the first place that calls the module in its slot
-    wanted: bool = True  # an activation, and one that the caller wants converted
+    first: bool = True  # the first site that calls the module in its slot
+    requested: bool = True  # an activation that the caller asked to convert
     problem: str | None = None  # why it is not converted
-    groups: list[list[Call]] = field(init=False)  # calls that share a unit
 
-    def __post_init__(self) -> None:
-        self.groups = _groups(self.calls)
+    @functools.cached_property
+    def groups(self) -> list[list[ActivationCall]]:
+        """The calls that share a unit, by unit."""
+        return _groups(self.calls)
 
     @property
     def loop(self) -> bool:
-        """Whether the place is in a loop over layers, and each turn gets its own unit."""
+        """Whether the site is in a loop over layers, and each iteration gets its own unit."""
         return len(self.groups) > 1
 
     @property
-    def keyword(self) -> bool:
-        """Whether the call names the input, by a name that only torch's activations know."""
-        return self.place is not None and self.place.keyword
-
-    @property
     def rewritten(self) -> bool:
-        """Whether the call must be rewritten; otherwise it is enough to swap the module."""
-        return self.slot is None or self.loop or not self.first or self.keyword
+        """Whether the call must be rewritten; otherwise it is enough to replace the module."""
+        keyword = self.site is not None and self.site.keyword
+        return self.slot is None or self.loop or not self.first or keyword
 
     @property
-    def holder(self) -> nn.Module | None:
-        """The module that knows about this activation: itself, or whose method calls it."""
+    def reporter(self) -> nn.Module | None:
+        """The module that the summary lists it under: itself, or the one whose method calls it."""
         if self.slot is not None:
             return self.slot.module
-        return self.place and self.place.owner
+        return self.site and self.site.owner
 
     @property
     def caller(self) -> nn.Module | None:
         """The module that calls it, as far as that is known."""
-        if self.place is not None:
-            return self.place.owner
+        if self.site is not None:
+            return self.site.owner
         return self.slot and self.slot.parent
 
     @property
@@ -63,62 +66,62 @@ class Site:
         return f"{self.calls[0].activation.name} in {self.calls[0].where}"
 
 
-def _groups(calls: list[Call]) -> list[list[Call]]:
-    """The calls of one place, divided by the turns of a loop if each turn has its own layer.
+def _groups(calls: list[ActivationCall]) -> list[list[ActivationCall]]:
+    """The calls at one site, by the iterations of a loop if each iteration has its own layer.
 
     A recurrent loop runs the same layer every time, so it shares the unit as it shares the weights.
-    A loop that leaves out layers, at random or in evaluation, shares it too: the number of a turn
-    does not tell which layer it runs.
+    A loop that skips layers, at random or in evaluation, shares it too: the number of an iteration
+    does not determine which layer it runs.
     """
-    turns: dict[int, list[Call]] = defaultdict(list)
+    iterations: dict[int, list[ActivationCall]] = defaultdict(list)
     for call in calls:
-        turns[call.turn].append(call)
-    pairs = {(call.turn, call.layers) for call in calls}
-    one_to_one = len(pairs) == len(turns) == len({layers for _, layers in pairs})
-    equally_often = len({len(group) for group in turns.values()}) == 1
-    if len(turns) > 1 and one_to_one and equally_often:
-        return [turns[turn] for turn in sorted(turns)]
+        iterations[call.iteration].append(call)
+    pairs = {(call.iteration, call.layers) for call in calls}
+    one_to_one = len(pairs) == len(iterations) == len({layers for _, layers in pairs})
+    equally_often = len({len(group) for group in iterations.values()}) == 1
+    if len(iterations) > 1 and one_to_one and equally_often:
+        return [iterations[i] for i in sorted(iterations)]
     return [calls]
 
 
-def sites_of(model: nn.Module, calls: list[Call]) -> list[Site]:
-    """The calls of the runs, gathered by place, in the order of the source."""
+def plan_replacements(model: nn.Module, calls: list[ActivationCall]) -> list[Replacement]:
+    """The calls of the trial runs by slot and site, in the order of the source."""
     paths = {module: name for name, module in reversed(list(model.named_modules()))}
-    gathered: dict[tuple, list[Call]] = defaultdict(list)
+    gathered: dict[tuple, list[ActivationCall]] = defaultdict(list)
     for call in calls:
-        gathered[call.slot, call.place or call.where].append(call)
-    sites = []
+        gathered[call.slot, call.site or call.where].append(call)
+    plan = []
     for (slot, _), group in gathered.items():
-        place = group[0].place
+        site = group[0].site
         if slot is not None:
-            path = _join(paths[slot.parent], slot.name)
+            path = ".".join(name for name in (paths[slot.parent], slot.name) if name)
         else:
-            path = paths[place.owner] if place else ""
-        sites.append(Site(slot, place, group, path))
-    sites.sort(key=lambda site: (site.place.method, site.place.end) if site.place else ("", (0, 0)))
+            path = paths[site.owner] if site else ""
+        plan.append(Replacement(slot, site, group, path))
+    plan.sort(key=lambda r: (r.site.method, r.site.end) if r.site else ("", (0, 0)))
     seen = set()
-    for site in sites:
-        site.first = site.slot not in seen
-        seen.add(site.slot)
-    past = bypassed(model)
-    for site in sites:
-        site.problem = (site.caller and past.get(site.caller)) or _problem(site)
-        if any(call.on_weights for call in site.calls):
-            site.problem = "it writes into a parameter or a buffer: a constraint, not an activation"
-            site.wanted = False
-    return sites
+    for replacement in plan:
+        replacement.first = replacement.slot not in seen
+        seen.add(replacement.slot)
+    bypassed = bypassed_modules(model)
+    for replacement in plan:
+        caller = replacement.caller
+        replacement.problem = (caller and bypassed.get(caller)) or _problem(replacement)
+        if any(call.on_weights for call in replacement.calls):
+            replacement.problem = (
+                "it writes into a parameter or a buffer: a constraint, not an activation"
+            )
+            replacement.requested = False
+    return plan
 
 
-def _join(*names: str) -> str:
-    return ".".join(name for name in names if name)
-
-
-def _problem(site: Site) -> str | None:
-    """Why this site cannot be converted, or None."""
-    if any(call.computed for call in site.calls):
+def _problem(replacement: Replacement) -> str | None:
+    """Why it cannot be converted, or None."""
+    slot, site, calls = replacement.slot, replacement.site, replacement.calls
+    if any(call.computed for call in calls):
         return "its slopes are computed in the forward pass"
-    for group in site.groups:
-        call = group[0]
+    for group in replacement.groups:
+        activation = group[0].activation
         channels = sorted({c.layout.channels for c in group})
         if len(channels) > 1:
             counts = " and ".join(map(str, channels))
@@ -127,32 +130,44 @@ def _problem(site: Site) -> str | None:
         if len(dims) > 1 and channels != [1]:
             places = " and ".join(map(str, dims))
             return f"called with its channels in dimensions {places}, and one unit has one"
-        if not all(c.activation.same(call.activation) for c in group):
+        if not all(c.activation.same(activation) for c in group):
             return "called with different parameters"
-        unfit = next((c.unfit for c in group if c.unfit), None)
-        if unfit:
-            return f"its input is {unfit}"
-    if site.loop and site.slot is not None and not _is_attribute(site):
-        return "called in a loop over layers, but not as an attribute of the module that loops"
-    if site.keyword and site.slot is not None and not _is_attribute(site):
-        return (
-            "called with input= as a keyword, but not as an attribute of the module that calls it"
-        )
-    if not site.rewritten:
+        unsupported = next((c.unsupported for c in group if c.unsupported), None)
+        if unsupported:
+            return f"its input is {unsupported}"
+    if slot is not None and not (
+        site is not None and slot.parent is site.owner and slot.name.isidentifier()
+    ):
+        if replacement.loop:
+            return "called in a loop over layers, but not as an attribute of the module that loops"
+        if site is not None and site.keyword:
+            return "called with input= as a keyword, but not as an attribute of its caller"
+    if not replacement.rewritten:
         return None
-    if (site.slot is None or not site.first) and any(c.among_children for c in site.calls):
-        return "the network runs over all children of the module, and a unit would be one of them"
-    if site.place is not None and _pickles_itself(type(site.place.owner)):
-        return "the class of the module has its own way of pickling, which would lose the change"
-    return next((c.problem for c in site.calls if c.problem), None)
+    if site is not None:
+        if (slot is None or not replacement.first) and _uses_all_children(site):
+            return "its caller may use all children of the module, and a unit would be one of them"
+        if _pickles_itself(type(site.owner)):
+            return "the class of the module has its own way of pickling, which would lose the unit"
+    return next((c.problem for c in calls if c.problem), None)
 
 
-def _is_attribute(site: Site) -> bool:
-    """Whether the method that calls the activation module can say ``self.name`` to it."""
-    slot, place = site.slot, site.place
-    if slot is None or place is None:
-        return False
-    return slot.parent is place.owner and slot.name.isidentifier()
+def _uses_all_children(site: CallSite) -> bool:
+    """Whether the module is a container, or may ask for its children in its forward pass."""
+    if isinstance(site.owner, _CONTAINERS):
+        return True
+    names = {site.method, "forward", "__iter__", "__len__", "__getitem__"}
+    unread = list(names)  # and the names of attributes in these methods, and in those they name
+    while unread:
+        name = unread.pop()
+        for cls in type(site.owner).__mro__:
+            method = vars(cls).get(name)
+            method = inspect.unwrap(method) if callable(method) else None
+            if isinstance(method, FunctionType) and cls.__module__ not in _TORCH:
+                found = {n for code in nested_codes(method.__code__) for n in code.co_names}
+                unread += found - names
+                names |= found
+    return not names.isdisjoint({"children", "named_children", "_modules"})
 
 
 def _pickles_itself(cls: type) -> bool:
@@ -161,32 +176,28 @@ def _pickles_itself(cls: type) -> bool:
     return any({"__reduce_ex__", "__reduce__"} & vars(c).keys() for c in others)
 
 
-def keep_modules_whole(sites: list[Site]) -> None:
-    """Spreads problems: no module is converted by half.
+def keep_modules_whole(plan: list[Replacement]) -> None:
+    """Spreads problems: no module is converted in part.
 
     All calls of one activation module go together, and so do all rewritten calls of one module.
     """
     changed = True
     while changed:
         changed = False
-        for site in sites:
-            if site.problem:
+        for replacement in plan:
+            if replacement.problem:
                 continue
-            others = [o for o in sites if o.problem and _belong_together(site, o)]
+            others = [o for o in plan if o.problem and _belong_together(replacement, o)]
             if others:
-                # On one line both have the same label, under which there is room for one why.
-                whys = [o.problem for o in others if o.label == site.label]
-                site.problem = next(iter(whys), f"{others[0].label} cannot be replaced")
+                # On one line both have the same label, for which the summary has one reason.
+                reasons = [o.problem for o in others if o.label == replacement.label]
+                replacement.problem = next(iter(reasons), f"{others[0].label} cannot be replaced")
                 changed = True
 
 
-def _belong_together(site: Site, other: Site) -> bool:
-    if site.slot is not None and site.slot == other.slot:
+def _belong_together(one: Replacement, other: Replacement) -> bool:
+    if one.slot is not None and one.slot == other.slot:
         return True
-    both = site.place is not None and other.place is not None
-    return (
-        both
-        and site.place.owner is other.place.owner  # type: ignore[union-attr]
-        and site.rewritten
-        and other.rewritten
-    )
+    if one.site is None or other.site is None or one.site.owner is not other.site.owner:
+        return False
+    return one.rewritten and other.rewritten

@@ -1,6 +1,6 @@
-"""Rewrites the methods of one module, so that chosen calls in them call a unit of the module.
+"""Rewrites calls in the methods of one module, so that they call a submodule instead.
 
-The method is rewritten as source text: control flow, training branches and closures stay what they
+A method is rewritten as source text: control flow, training branches and closures stay what they
 are, and torch.compile, tracebacks and ``inspect.getsource`` see ordinary Python. The module gets a
 class of its own, a subclass of its class under the same name, as torch's parametrizations do, and
 below the class that those have made. A pickle of it holds the original class and the new text.
@@ -14,7 +14,7 @@ import functools
 import inspect
 import linecache
 from abc import ABCMeta
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Literal, NamedTuple
 
@@ -22,38 +22,37 @@ from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
 Position = tuple[int, int]  # line and column (in bytes) at which a call expression ends: unique
+CallForm = Literal["module", "function", "method"]  # self.relu(x), F.relu(x), x.relu()
 
 
-Form = Literal["module", "function", "method"]  # self.relu(x), F.relu(x), x.relu()
-
-
-class Edit(NamedTuple):
-    """What becomes of one call: it calls ``self.<unit>`` instead."""
+class CallEdit(NamedTuple):
+    """Makes one call expression call ``self.<unit>`` instead."""
 
     unit: str
-    form: Form  # what the call looks like now
-    loop: bool  # the unit is a list with one entry for each turn of a loop
+    form: CallForm  # of the call now
+    loop: bool  # the unit is a list with one entry for each iteration of a loop
+
+
+# ---- reading ----
 
 
 def method_with(cls: type, code: CodeType) -> tuple[str, FunctionType] | None:
     """The method of ``cls`` (name and function) whose body, or a function in it, is ``code``."""
     for owner in cls.__mro__:
         for name, value in vars(owner).items():
-            if isinstance(value, FunctionType) and _contains(value.__code__, code):
+            if isinstance(value, FunctionType) and any(
+                nested is code for nested in nested_codes(value.__code__)
+            ):
                 return name, value
     return None
 
 
-def _contains(outer: CodeType, code: CodeType) -> bool:
-    return outer is code or any(
-        _contains(c, code) for c in outer.co_consts if isinstance(c, CodeType)
-    )
-
-
-def call_at(function: FunctionType, end: Position) -> ast.Call | None:
-    """The call expression in the source of ``function`` that ends there, if it can be read."""
-    calls = calls_in(function)
-    return next((c for c in calls if (c.end_lineno, c.end_col_offset) == end), None)
+def nested_codes(code: CodeType) -> Iterator[CodeType]:
+    """A code object and those of the functions that are written in it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from nested_codes(constant)
 
 
 def calls_in(function: FunctionType) -> list[ast.Call]:
@@ -62,13 +61,28 @@ def calls_in(function: FunctionType) -> list[ast.Call]:
     return [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree else []
 
 
+def call_at(function: FunctionType, end: Position) -> ast.Call | None:
+    """The call expression in the source of ``function`` that ends there, if it can be read."""
+    calls = calls_in(function)
+    return next((c for c in calls if (c.end_lineno, c.end_col_offset) == end), None)
+
+
+def input_of(call: ast.Call, form: CallForm) -> ast.expr | None:
+    """The input of the activation that is called; None if the expression does not show it."""
+    if form == "method":
+        return call.func.value if isinstance(call.func, ast.Attribute) else None
+    if call.args:
+        return None if isinstance(call.args[0], ast.Starred) else call.args[0]
+    return next((k.value for k in call.keywords if k.arg == "input"), None)
+
+
 @functools.cache
 def _parse(function: FunctionType) -> ast.FunctionDef | None:
     """The definition of ``function``, with the line numbers of its file."""
     try:
         lines, first = inspect.getsourcelines(function)
         nested = lines[0][:1].isspace()
-        # Put below a line that may be indented under, not dedented: columns must stay.
+        # Below a line that may be indented under, not dedented: columns must stay.
         tree = ast.parse("".join(["if True:\n", *lines] if nested else lines))
     except (OSError, TypeError, SyntaxError):
         return None
@@ -78,8 +92,11 @@ def _parse(function: FunctionType) -> ast.FunctionDef | None:
     return definition if isinstance(definition, ast.FunctionDef) else None
 
 
-class _Rewriter(ast.NodeTransformer):
-    def __init__(self, receiver: str, edits: dict[Position, Edit]) -> None:
+# ---- new source ----
+
+
+class _CallReplacer(ast.NodeTransformer):
+    def __init__(self, receiver: str, edits: dict[Position, CallEdit]) -> None:
         self.receiver, self.edits = receiver, edits
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
@@ -90,54 +107,44 @@ class _Rewriter(ast.NodeTransformer):
             return node
         unit: ast.expr = _attribute(self.receiver, edit.unit)
         if edit.loop:
-            # The list itself when the turns have run out: it says so, where next() would stop a
-            # loop of the caller without a word.
-            unit = ast.Call(ast.Name("next"), [ast.Name(_turns(edit.unit)), unit], [])
+            # After the last iteration the list itself, whose forward raises an error; next()
+            # without a default would end a loop of the caller silently.
+            unit = ast.Call(ast.Name("next"), [ast.Name(_iterator(edit.unit)), unit], [])
         x = input_of(node, edit.form)
-        assert x is not None, "the probe has looked"
+        assert x is not None, "the observer has checked it"
         return ast.Call(unit, [x], [])
-
-
-def input_of(call: ast.Call, form: Form) -> ast.expr | None:
-    """The expression of the tensor that an activation is called with, where it can be told."""
-    if form == "method":
-        return call.func.value if isinstance(call.func, ast.Attribute) else None
-    if call.args:
-        return None if isinstance(call.args[0], ast.Starred) else call.args[0]
-    return next((k.value for k in call.keywords if k.arg == "input"), None)
 
 
 def _attribute(receiver: str, name: str) -> ast.Attribute:
     return ast.Attribute(ast.Name(receiver), name)
 
 
-def _turns(unit: str) -> str:
-    return f"{unit}_in_turn"
+def _iterator(unit: str) -> str:
+    return f"{unit}_iterator"
 
 
-def new_source(function: FunctionType, edits: dict[Position, Edit]) -> str:
-    """The text of ``function`` with the calls replaced.
+def _new_source(function: FunctionType, edits: dict[Position, CallEdit]) -> str:
+    """The text of ``function`` with the calls replaced, in a function and a class around it.
 
-    The wrapping function and class are never run. They make the compiler treat closure variables,
-    ``super()`` and private names as it did in the original. Underscores before the name of a class
-    make no difference to private names, and two make that no method can mean this class by it.
+    These two are never run. They make the compiler treat closure variables, ``super()`` and private
+    names as it did in the original. Underscores before the name of a class make no difference to
+    private names, and with two of them no method can mean this class by its name.
     """
-    definition = _parse(function)
+    definition = copy.deepcopy(_parse(function))
     assert definition is not None, "call_at has read it before"
-    definition = copy.deepcopy(definition)
     receiver = function.__code__.co_varnames[0]
-    definition = _Rewriter(receiver, edits).visit(definition)
+    definition = _CallReplacer(receiver, edits).visit(definition)
     definition.decorator_list = []  # what they did to the function is copied from it
-    loops = [
+    iterators = [
         ast.Assign(
-            [ast.Name(_turns(edit.unit))],
+            [ast.Name(_iterator(edit.unit))],
             ast.Call(ast.Name("iter"), [_attribute(receiver, edit.unit)], []),
         )
         for edit in edits.values()
         if edit.loop
     ]
     after_docstring = 1 if ast.get_docstring(definition) is not None else 0
-    definition.body[after_docstring:after_docstring] = loops
+    definition.body[after_docstring:after_docstring] = iterators
     around = ast.parse(f"def enclosing():\n    class __{_class_name(function)}: pass")
     enclosing: Any = around.body[0]
     free = [name for name in function.__code__.co_freevars if name != "__class__"]
@@ -153,12 +160,11 @@ def _class_name(function: FunctionType) -> str:
 
 
 def _compile(function: FunctionType, source: str) -> FunctionType:
-    """``function`` with the code of ``source``: the same globals, closure, defaults and marks."""
+    """``function`` with the code of ``source``, and its globals, closure and attributes."""
     filename = f"<torch_srelu: {function.__module__}.{function.__qualname__} {hash(source):x}>"
     # Entries without a time stamp stay: tracebacks and inspect find the text.
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    module = compile(source, filename, "exec", dont_inherit=True)
-    code = module
+    code = compile(source, filename, "exec", dont_inherit=True)
     for name in (None, None, function.__name__):  # enclosing function, class, method
         inner = [c for c in code.co_consts if isinstance(c, CodeType)]
         code = next(c for c in inner if name is None or c.co_name == name)
@@ -173,24 +179,26 @@ def _compile(function: FunctionType, source: str) -> FunctionType:
     return new
 
 
+# ---- new classes ----
+
 Sources = tuple[tuple[str, str], ...]  # (name of the method, its new text)
 
 REWRITTEN = "_srelu_rewritten"  # on a class made here: the class that it rewrites, and its sources
 
 
-def rewritten_class(module: nn.Module, edits: dict[str, dict[Position, Edit]]) -> type:
+def rewritten_class(module: nn.Module, edits: dict[str, dict[Position, CallEdit]]) -> type:
     """The class that makes these edits to the methods of ``module``."""
     top = type(module)
     cls = top.__bases__[0] if _is_parametrized(module) else top
     original, sources = vars(cls).get(REWRITTEN, (cls, ()))
     texts = dict(sources)
     for name, changes in edits.items():
-        texts[name] = new_source(inspect.getattr_static(cls, name), changes)
+        texts[name] = _new_source(inspect.getattr_static(cls, name), changes)
     new = _subclass(original, tuple(sorted(texts.items())))
     if cls is top:
         return new
-    # Torch's class stays the topmost one: its properties compute the weights, and torch takes them
-    # away again. A new one, because copies of the module that are not converted share the old one.
+    # Torch's class stays the topmost one: its properties compute the weights, and torch removes
+    # them again. A new one, because copies of the module that are not converted share the old one.
     return _derive(new, dict(vars(top)), top.__name__)
 
 
@@ -203,14 +211,17 @@ def _is_parametrized(module: nn.Module) -> bool:
 @functools.cache
 def _subclass(cls: type, sources: Sources) -> type:
     """``cls`` with some methods replaced. One class for all modules that are rewritten alike."""
-    methods = {name: _compile(inspect.getattr_static(cls, name), text) for name, text in sources}
-    for name in list(methods):
-        for other in _names(cls, inspect.getattr_static(cls, name)):
-            methods.setdefault(other, methods[name])
+    methods = {}
+    for name, text in sources:
+        old = inspect.getattr_static(cls, name)
+        new = _compile(old, text)
+        # A method may have several names, as after ``forward = run`` in the body of a class.
+        same = [other for other in dir(cls) if inspect.getattr_static(cls, other, None) is old]
+        methods |= dict.fromkeys(same, new)
 
     @functools.wraps(cls.__init__)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        if type(self) is new:  # a new one has no units: it begins as what it was before
+        if type(self) is rewritten:  # a new one has no units yet: its class is the original
             self.__class__ = cls
         cls.__init__(self, *args, **kwargs)
 
@@ -226,19 +237,39 @@ def _subclass(cls: type, sources: Sources) -> type:
         "__doc__": cls.__doc__,
         REWRITTEN: (cls, sources),
     }
-    new = _derive(cls, namespace, cls.__name__)
+    rewritten = _derive(cls, namespace, cls.__name__)
+    return rewritten
+
+
+def _restore(cls: type, sources: Sources) -> nn.Module:
+    """An empty module of the rewritten class; pickle and copy fill it. Pickles hold this name."""
+    rewritten: Any = _subclass(cls, sources)
+    return rewritten.__new__(rewritten)
+
+
+class _WithoutInitSubclass:
+    """As the first base of a class, keeps ``__init_subclass__`` of the others from being called."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        pass
+
+
+def _derive(base: type, namespace: dict[str, Any], name: str) -> type:
+    """A subclass that enters no registry, where it could take the place of ``base``.
+
+    Neither ``__init_subclass__`` runs nor what the author of a metaclass has it do.
+    """
+    kind: Any = type(base)
+    create = ABCMeta.__new__ if issubclass(kind, ABCMeta) else type.__new__
+    new = create(kind, name, (_WithoutInitSubclass, base), namespace)
+    new.__bases__ = (base,)
     return new
 
 
-def _names(cls: type, function: object) -> list[str]:
-    """All names that a class has for one of its methods, as after ``forward = run`` in its body."""
-    return [name for name in dir(cls) if inspect.getattr_static(cls, name, None) is function]
-
-
-def exchange(module: nn.Module, cls: type, methods: Iterable[str]) -> None:
+def set_class(module: nn.Module, cls: type, methods: Iterable[str]) -> None:
     """Gives ``module`` the class ``cls``, in which ``methods`` are rewritten.
 
-    Methods that it holds in attributes of its own, as after ``net.forward = net.run``, too.
+    Also replaces methods that its own attributes hold, as after ``net.forward = net.run``.
     """
     old = {inspect.getattr_static(type(module), name): name for name in methods}
     module.__class__ = cls
@@ -246,28 +277,3 @@ def exchange(module: nn.Module, cls: type, methods: Iterable[str]) -> None:
         if isinstance(value, MethodType) and value.__self__ is module and value.__func__ in old:
             new = inspect.getattr_static(cls, old[value.__func__])
             vars(module)[attribute] = MethodType(new, module)
-
-
-class _Unannounced:
-    """As the first base of a class, keeps the others from being told of it."""
-
-    def __init_subclass__(cls, **keywords: Any) -> None:
-        pass
-
-
-def _derive(base: type, namespace: dict[str, Any], name: str) -> type:
-    """A subclass that nobody is told of: it must not take the place of ``base`` in a registry.
-
-    Neither ``__init_subclass__`` runs nor what the author of a metaclass has it do.
-    """
-    kind: Any = type(base)
-    create = ABCMeta.__new__ if issubclass(kind, ABCMeta) else type.__new__
-    new = create(kind, name, (_Unannounced, base), namespace)
-    new.__bases__ = (base,)
-    return new
-
-
-def _restore(cls: type, sources: Sources) -> nn.Module:
-    """An empty module of the rewritten class; pickle and copy fill it."""
-    rewritten: Any = _subclass(cls, sources)
-    return rewritten.__new__(rewritten)

@@ -1,6 +1,6 @@
 """Runs a network to see which activations it calls, and leaves it exactly as it was.
 
-Runs on fake tensors, which have shapes but no values, so it costs little and moves nothing; a
+The run is on fake tensors, which have shapes but no values, so it costs little and moves nothing; a
 network that needs values is run on the real example.
 """
 
@@ -19,34 +19,30 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
-from torch.utils._pytree import tree_leaves, tree_map_only
 
+from .._torch_compat import FakeTensorMode, compiler_loaded, tree_leaves, tree_map_only
 from ..adaptive.loader_replay import RandomState
-from . import example_inputs as inputs
-from .call_observer import Call, Observer, slots_of
-from .child_iteration import asked_for_children
-from .fake_tensors import Fakes
-from .leftover_tensors import Leftovers
-from .network_state import State, tensors_in
+from . import example_inputs
+from .call_observer import ActivationCall, CallObserver, slots_of
+from .fake_tensors import TrackedFakeMode, new_fake_mode
+from .network_state import NetworkState, tensors_held_by
 
-# The attributes of a module that hold hooks.
-HOOKS = tuple(name for name in vars(nn.Module()) if name.endswith("hooks") or "_hooks_" in name)
-
-HOOKS_OFF = "convert runs the network without its hooks: what they store or change is not there"
+# The attributes of a module that belong to hooks.
+HOOKS = tuple(name for name in vars(nn.Module()) if "hook" in name)
 
 # Runs in training mode of a network with a loop: one that drops layers at random shows it in some.
 LOOP_RUNS = 8
 
 
 @dataclass
-class Observed:
+class TrialResult:
     """What the runs in evaluation and in training mode showed."""
 
-    calls: list[Call]
+    calls: list[ActivationCall]
     failure: str | None  # why the network could not be run in training mode
 
 
-def observe(model: nn.Module, example: object) -> Observed:
+def run_on_trial(model: nn.Module, example: object) -> TrialResult:
     """Runs the network in evaluation and in training mode on shapes like those of ``example``.
 
     Without an example, an input is made up from the first layer.
@@ -54,128 +50,104 @@ def observe(model: nn.Module, example: object) -> Observed:
     Raises:
         ValueError: The network cannot be run.
     """
-    fakes = Leftovers()
+    mode = new_fake_mode()  # one for all runs: what the network keeps of one fits the next
     try:
-        observed = _try(model, example, fakes)
-    except Exception:
-        fakes.warn(type(model).__name__)
-        raise
-    fakes.warn(type(model).__name__)
-    return observed
-
-
-def _try(model: nn.Module, example: object, fakes: Leftovers) -> Observed:
-    if example is not None:
-        with suppress(Exception):
-            observed = _observe(model, example, fakes)
-            if not observed.failure:
-                return observed
-        return _observe(model, example, None)  # it needs values; or fails for good
-    best: tuple[object, Observed] | None = None
-    failure: Exception | None = None
-    for candidate in inputs.candidates(model):
-        try:
-            observed = _observe(model, candidate, fakes)
-        except Exception as error:
-            failure = error
-            continue
-        if not observed.failure:
-            return observed
-        best = best or (candidate, observed)
-    if best is None:
-        reason = f": {_in_words(failure)}" if failure else ""
-        raise ValueError(
-            f"cannot tell what input {type(model).__name__} takes{reason}\n"
-            "Pass one as example=: a tensor, a tuple of positional or a dict of keyword arguments."
-        ) from failure
-    candidate, observed = best
-    with suppress(Exception):
-        return _observe(model, candidate, None)  # training mode may need values
-    return observed
-
-
-def _observe(model: nn.Module, example: object, fakes: Leftovers | None) -> Observed:
-    """The runs on one example: on fake tensors, or, without ``fakes``, with its values."""
-    calls = _run(model, example, fakes, training=False)
-    try:
-        calls = calls + _run(model, example, fakes, training=True)
-        if any(call.turn for call in calls):
-            for seed in range(1, LOOP_RUNS):
-                calls += _run(model, example, fakes, training=True, seed=seed)
-        return Observed(calls, None)
-    except Exception as error:
-        return Observed(calls, _in_words(error))
-
-
-def _run(
-    model: nn.Module, example: object, fakes: Leftovers | None, training: bool, seed: int = 0
-) -> list[Call]:
-    if fakes is None:
-        return _watch(model, example, None, training, seed)
-    handled = sys.exception()  # of the caller, whose frames are none of our business
-    try:
-        return _watch(model, example, Fakes(fakes.made), training, seed)
-    except Exception as error:
-        _clear_frames(error, handled)
-        raise
+        return _first_success(model, example, mode)
     finally:
-        fakes.clear()
+        if mode is not None:
+            mode.warn_of_kept_tensors(type(model).__name__)
 
 
-def _in_words(error: Exception) -> str:
+def _first_success(model: nn.Module, example: object, mode: TrackedFakeMode | None) -> TrialResult:
+    """The result for the example, or for the first of the made-up inputs that fits both modes."""
+    candidates = example_inputs.candidates(model) if example is None else [example]
+    best: tuple[object, TrialResult] | None = None
+    error: Exception | None = None
+    for candidate in candidates:
+        try:
+            result = _runs(model, candidate, mode)
+        except Exception as failure:
+            error = failure
+            continue
+        if not result.failure:
+            return result
+        best = best or (candidate, result)
+    if example is not None:
+        return _runs(model, example, None)  # it needs values; or fails for good
+    if best is None:
+        reason = f": {_describe(error)}" if error else ""
+        raise ValueError(
+            f"no input could be made up that {type(model).__name__} takes{reason}\n"
+            "Pass one as example=: a tensor, a tuple of positional or a dict of keyword arguments."
+        ) from error
+    with suppress(Exception):
+        return _runs(model, best[0], None)  # training mode may need values
+    return best[1]
+
+
+def _runs(model: nn.Module, example: object, mode: TrackedFakeMode | None) -> TrialResult:
+    """The runs on one example: on fake tensors, or, without ``mode``, with its values."""
+    calls = _run(model, example, mode, training=False)
+    try:
+        calls = calls + _run(model, example, mode, training=True)
+        if any(call.iteration for call in calls):
+            for seed in range(1, LOOP_RUNS):
+                calls += _run(model, example, mode, training=True, seed=seed)
+    except Exception as error:
+        return TrialResult(calls, _describe(error))
+    return TrialResult(calls, None)
+
+
+def _describe(error: Exception) -> str:
     notes = getattr(error, "__notes__", ())
     return "; ".join([f"{type(error).__name__}: {error}", *notes])
 
 
-def _clear_frames(error: BaseException | None, until: BaseException | None) -> None:
-    """Lets go of the local variables in a traceback, tensors among them, and keeps its lines."""
-    seen = {id(until)}  # an error may be its own cause
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        for frame, _ in traceback.walk_tb(error.__traceback__):
-            with suppress(RuntimeError):  # one that still runs
-                frame.clear()
-            dict(frame.f_locals)  # until Python 3.12 a frame keeps a copy: brings it up to date
-        error = error.__cause__ or error.__context__
+def _run(
+    model: nn.Module,
+    example: object,
+    mode: TrackedFakeMode | None,
+    training: bool,
+    seed: int = 0,
+) -> list[ActivationCall]:
+    try:
+        with trial_conditions(model, training, mode):
+            _seed(seed)
+            return _observe(model, example, mode)
+    except Exception as error:
+        if mode is not None:
+            traceback.clear_frames(error.__traceback__)  # their variables are fake tensors
+        raise
 
 
-def _watch(
-    model: nn.Module, example: object, mode: Fakes | None, training: bool, seed: int
-) -> list[Call]:
-    with untouched(model, values=mode is None), running(model, training, mode):
-        _seed(seed)
-        slots = {}
-        for slot in slots_of(model):
-            # A stand-in for each slot: one module may be in several, or be called past its slot.
-            slot.parent._modules[slot.name] = stand_in = copy.copy(slot.module)
-            slots[id(stand_in)] = slot
-        args, kwargs = _arguments(_copy(example, mode))
-        given = tree_leaves((args, kwargs))  # now: the network may take tensors out of a list
-        with Observer(model, (args, kwargs), slots) as observer:
-            with asked_for_children() as asked:
-                out = model(*args, **kwargs)
-            for call in observer.calls:
-                call.among_children = call.place is not None and id(call.place.owner) in asked
-            weights = [t for t in (*model.parameters(), *model.buffers()) if not is_lazy(t)]
-            # A weight is itself or, in a function, the fake that was made of it.
-            faked = mode.fake(weights) if mode else []
-            # In objects, too, that are no trees to torch, and in what the network has kept.
-            found = tensors_in([*tree_leaves(out), *map(vars, model.modules())])
-            kept = [t for t in found if not is_lazy(t)]
-            for call in observer.writers((kept, given, args, kwargs)):
-                call.seen_outside = True
-            for call in observer.writers((weights, faked)):
-                call.on_weights = True
-        return observer.calls
-
-
-def _copy(example: object, mode: Fakes | None) -> object:
-    """The example, fit for the run: a copy, because an in-place activation may change it."""
-    return tree_map_only(Tensor, lambda x: (mode.fake(x) if mode else x.detach()).clone(), example)
+def _observe(
+    model: nn.Module, example: object, mode: TrackedFakeMode | None
+) -> list[ActivationCall]:
+    slots = {}
+    for slot in slots_of(model):
+        # A copy for each slot: one module may be in several, or be called in another way.
+        slot.parent._modules[slot.name] = replacement = copy.copy(slot.module)
+        slots[id(replacement)] = slot
+    example = mode.fake(example) if mode else example
+    args, kwargs = _arguments(tree_map_only(Tensor, torch.clone, example))  # it may be overwritten
+    given = tree_leaves((args, kwargs))  # now: the network may take tensors out of a list
+    with CallObserver(model, (args, kwargs), slots) as observer:
+        out = model(*args, **kwargs)
+        weights = [t for t in (*model.parameters(), *model.buffers()) if not is_lazy(t)]
+        # A weight is itself or, in a function, the fake tensor that was made of it.
+        fake_weights = mode.fake(weights) if mode else []
+        # Results may be in objects that are no containers to torch; the network may hold some.
+        found = tensors_held_by([*tree_leaves(out), *map(vars, model.modules())])
+        held = [t for t in found if not is_lazy(t)]
+        for call in observer.writers((held, given, args, kwargs)):
+            call.seen_outside = True
+        for call in observer.writers((weights, fake_weights)):
+            call.on_weights = True
+    return observer.calls
 
 
 def _seed(seed: int) -> None:
-    """Makes a run independent of the random state around it, which `running` puts back."""
+    """Makes a run independent of the random state, which `trial_conditions` restores."""
     torch.default_generator.manual_seed(seed)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(seed)
@@ -191,48 +163,40 @@ def _arguments(example: Any) -> tuple[tuple, dict[str, Any]]:
 
 
 @contextmanager
-def running(model: nn.Module, training: bool, mode: Fakes | None) -> Iterator[None]:
-    """The conditions of a run."""
-    with ExitStack() as stack:
-        stack.enter_context(torch.no_grad())
-        stack.callback(RandomState().restore)
-        if "torch._dynamo" in sys.modules:  # else nothing is compiled, and importing it takes long
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
-        model.train(training)
-        if mode is not None:
-            stack.enter_context(_quiet("torch._subclasses.fake_tensor"))  # it logs what we catch
-            stack.enter_context(mode)
-        yield
-
-
-@contextmanager
-def _quiet(name: str) -> Iterator[None]:
-    logger = logging.getLogger(name)
-    before, logger.disabled = logger.disabled, True
-    try:
-        yield
-    finally:
-        logger.disabled = before
-
-
-@contextmanager
-def untouched(model: nn.Module, values: bool) -> Iterator[None]:
-    """Takes the hooks off for the time of a run, and puts everything back as it was after it.
+def trial_conditions(
+    model: nn.Module, training: bool, mode: TrackedFakeMode | None
+) -> Iterator[None]:
+    """Runs eagerly, without gradients and hooks; restores the network and the random state.
 
     Args:
         model: The network.
-        values: Whether the run computes with values, and so may change those of the network.
+        training: Whether it is in training mode.
+        mode: The mode of a run on fake tensors; without it, values are restored as well.
     """
-    modules, state = list(model.modules()), State(model, values)
+    modules = list(model.modules())
     hooked = any(module._forward_hooks or module._forward_pre_hooks for module in modules)
-    try:
+    with ExitStack() as stack:
+        stack.callback(NetworkState(model, values=mode is None).restore)
+        stack.callback(RandomState().restore)
+        stack.callback(torch.clear_autocast_cache)  # fake copies of weights, among others
+        stack.enter_context(torch.no_grad())
+        if compiler_loaded():  # else nothing is compiled, and importing it takes long
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
         for module in modules:
             for name in HOOKS:
                 object.__setattr__(module, name, type(vars(module)[name])())
-        yield
-    except Exception as error:
-        if hooked:
-            error.add_note(HOOKS_OFF)
-        raise
-    finally:
-        state.restore()
+        model.train(training)
+        if mode is not None:
+            logger = logging.getLogger(FakeTensorMode.__module__)  # it logs errors caught here
+            stack.callback(setattr, logger, "disabled", logger.disabled)
+            logger.disabled = True
+            stack.enter_context(mode)
+        try:
+            yield
+        except Exception as error:
+            if hooked:
+                error.add_note(
+                    "convert runs the network without its hooks: what they store or change is "
+                    "missing"
+                )
+            raise

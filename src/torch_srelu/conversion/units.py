@@ -1,4 +1,4 @@
-"""The SReLU that takes the place of an activation."""
+"""The SReLU modules that replace activations."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from ..module import SReLU
-from . import conversion_record as record
-from .call_observer import Call
+from .call_observer import ActivationCall
+from .network_summary import note_replaced
 from .trial_run import HOOKS
 
 
@@ -19,7 +19,7 @@ class InPlaceSReLU(SReLU):
     `convert` uses it only where something reads the input again after an in-place activation.
 
     Attributes:
-        within: Whether the network itself does, so that gradients must flow that way too.
+        read_by_network: Whether the network itself does, so that gradients must flow there too.
 
     Example:
         >>> import torch
@@ -30,13 +30,13 @@ class InPlaceSReLU(SReLU):
         tensor([[-0.5000,  2.0000]], grad_fn=<CopyBackwards>)
     """
 
-    within = True
+    read_by_network = True
 
     def forward(self, x: Tensor) -> Tensor:
         y = super().forward(x.clone())  # backward needs the input as it was
-        if self.within or x.requires_grad:
+        if self.read_by_network or x.requires_grad:
             return x.copy_(y)
-        # A graph in the caller's data would outlive the backward pass, and be met by the next.
+        # A graph in the caller's data would outlive the backward pass, and be part of the next.
         x.detach().copy_(y.detach())
         return y
 
@@ -44,27 +44,27 @@ class InPlaceSReLU(SReLU):
         return f"{super().extra_repr()}, in place"
 
 
-class UnitPerTurn(nn.ModuleList):
-    """The units of an activation in a loop over layers. Called if the loop goes on after them."""
+class UnitPerIteration(nn.ModuleList):
+    """The units of an activation in a loop over layers. Called only after the last of them."""
 
     def forward(self, x: Tensor) -> Tensor:
         raise RuntimeError(
-            f"the loop took {len(self)} turns when the network was converted and takes more now: "
-            "convert it with an example that goes the longest way"
+            f"the loop had {len(self)} iterations when the network was converted and has more now: "
+            "convert the network with an example for which the loop is longest"
         )
 
 
-def build(calls: list[Call]) -> SReLU:
+def build_unit(calls: list[ActivationCall]) -> SReLU:
     """The unit that computes what these calls of one activation do, with trainable parameters."""
     call = calls[0]
     activation, (channels, dim) = call.activation, call.layout
     slope = activation.slope
     if slope is not None and slope.numel() > 1:
-        channels, dim = slope.numel(), 1  # PReLU's channels are always there
-    within = any(c.read_again for c in calls)
-    kind = InPlaceSReLU if within or any(c.seen_outside for c in calls) else SReLU
+        channels, dim = slope.numel(), 1  # as PReLU has it
+    read_by_network = any(c.read_again for c in calls)
+    in_place = read_by_network or any(c.seen_outside for c in calls)
     with torch.inference_mode(False):
-        unit = kind(
+        unit = (InPlaceSReLU if in_place else SReLU)(
             channels,
             dim,
             t_r=activation.t_r,
@@ -78,21 +78,20 @@ def build(calls: list[Call]) -> SReLU:
             with torch.no_grad():
                 unit.a_l.copy_(slope)  # one slope for all channels is repeated
     if isinstance(unit, InPlaceSReLU):
-        unit.within = within
-    record.set_replaced(unit, activation.name)
+        unit.read_by_network = read_by_network
+    note_replaced(unit, activation.name)
     return unit
 
 
-def inherit(unit: nn.Module, old: nn.Module, first: bool) -> None:
+def inherit_hooks(unit: nn.Module, replaced: nn.Module, first: bool) -> None:
     """Gives the hooks of the replaced module to the unit.
 
     Args:
         unit: The unit.
-        old: The activation module that it replaces.
+        replaced: The activation module that it replaces.
         first: Whether it is the first that replaces this module. The first takes over the very
             collections of hooks, so that the handles of the hooks can still remove them.
     """
     for name in HOOKS:
-        hooks = vars(old)[name]
+        hooks = vars(replaced)[name]
         object.__setattr__(unit, name, hooks if first else copy.copy(hooks))
-    unit._is_full_backward_hook = old._is_full_backward_hook

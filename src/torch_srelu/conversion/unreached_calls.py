@@ -1,4 +1,4 @@
-"""Activations in the source code of a network that no run has come to."""
+"""Finds activations in the source code of a network that no trial run has called."""
 
 from __future__ import annotations
 
@@ -11,39 +11,41 @@ from types import FunctionType
 
 from torch import Tensor, nn
 
-from . import source_rewriting as rewrite
-from .call_observer import Call, evaluate
+from .call_observer import ActivationCall, evaluate
 from .rectifiers import FUNCTIONS, MODULES, is_activation
+from .source_rewriting import calls_in
 
 _NAMES = {function: kind.__name__ for kind, function in MODULES.items()}
 _FUNCTIONS = {f.__name__ for f in FUNCTIONS}
 _METHODS = {f.__name__ for f in FUNCTIONS if getattr(Tensor, f.__name__, None) is f}
 
 
-def unreached(model: nn.Module, calls: Iterable[Call]) -> dict[tuple[nn.Module, str], str]:
+def unreached_calls(
+    model: nn.Module, calls: Iterable[ActivationCall]
+) -> dict[tuple[nn.Module, str], str]:
     """Calls of functions and of methods of tensors that ``calls`` lack: {(module, what): why}.
 
-    Activation modules that were not called are no matter of the source, and are told elsewhere.
+    Activation modules that were not called need no source code and are listed elsewhere.
     """
     calls = list(calls)
-    reached = {(c.place.owner, c.place.end) for c in calls if c.place}
-    elsewhere = {c.where for c in calls if not c.place}  # in decorated methods, among others
+    reached = {(c.site.owner, c.site.end) for c in calls if c.site}
+    without_site = {c.where for c in calls if not c.site}  # in decorated methods, among others
     left = {}
     methods = {cls: _methods(cls) for cls in {type(m) for m in model.modules()}}
     for module in model.modules():
         for function in methods[type(module)]:
             file = Path(function.__code__.co_filename).name
-            for call in rewrite.calls_in(function):
+            for call in calls_in(function):
                 end = call.end_lineno, call.end_col_offset
                 name = _activation(call, function, module)
                 where = f"{function.__qualname__}, {file}:{call.lineno}"
-                if name and (module, end) not in reached and where not in elsewhere:
+                if name and (module, end) not in reached and where not in without_site:
                     left[module, f"{name} in {where}"] = "the example did not reach it"
     return left
 
 
 def _methods(cls: type) -> list[FunctionType]:
-    """The methods that a class has, without their decorators, but for those of torch itself."""
+    """The methods of a class without their decorators, except those of torch itself."""
     found = (inspect.getattr_static(cls, name) for name in dir(cls))
     plain = (inspect.unwrap(method) for method in found if isinstance(method, FunctionType))
     return [
@@ -55,7 +57,7 @@ def _methods(cls: type) -> list[FunctionType]:
 
 
 def _activation(call: ast.Call, function: FunctionType, module: nn.Module) -> str | None:
-    """The name of the activation that an expression calls, if it can be told without running."""
+    """The name of the activation that an expression calls, if that is known without running it."""
     receiver = next(iter(function.__code__.co_varnames), "")
     callee = None
     match call.func:
@@ -64,7 +66,7 @@ def _activation(call: ast.Call, function: FunctionType, module: nn.Module) -> st
         case ast.Attribute(ast.Name(owner), name) if owner == receiver:
             callee = vars(module).get(name)
         case ast.Attribute(owner, name) if name in _FUNCTIONS:
-            # Nothing else is evaluated: attributes may be properties, which do as they like.
+            # Nothing else is evaluated: attributes may be properties with side effects.
             callee = evaluate(call.func, function.__globals__, {receiver: module})
             if callee is None and name in _METHODS:
                 return _NAMES[name.rstrip("_")]

@@ -24,10 +24,9 @@ from torch.utils.hooks import RemovableHandle
 
 from .._torch_compat import CONVOLUTIONS, NORMS, initialize_lazy
 from ..conversion import example_inputs
-from ..conversion.channel_flow import Flow, Layout
-from ..conversion.fake_tensors import Fakes
-from ..conversion.leftover_tensors import Leftovers
-from ..conversion.trial_run import running, untouched
+from ..conversion.channel_tracking import ChannelLayout, ChannelTracker
+from ..conversion.fake_tensors import new_fake_mode
+from ..conversion.trial_run import trial_conditions
 from ..module import LazySReLU
 
 
@@ -47,11 +46,11 @@ class UnsizedSReLU(LazySReLU):
         self.default_dim = dim
         _uninitialized.add(self)
 
-    def _declared_layout(self, parent: nn.Module) -> Layout | None:
+    def _declared_layout(self, parent: nn.Module) -> ChannelLayout | None:
         """The channels that the complete module around this one declares; None if it does not."""
         return None
 
-    def _initialize(self, layout: Layout) -> None:
+    def _initialize(self, layout: ChannelLayout) -> None:
         """Becomes an SReLU of this size, with its channels in this dimension."""
         self.dim = -1  # of the stand-in for an input
         initialize_lazy(self, torch.empty(1, layout.channels, device="meta"))
@@ -111,16 +110,16 @@ def _inside_another_init(frame: FrameType | None, module: nn.Module) -> bool:
 
 def _infer_by_running(module: nn.Module, units: list[UnsizedSReLU]) -> None:
     """Runs ``module`` on fake tensors and initializes the units for their inputs."""
+    mode = new_fake_mode()
     for candidate in example_inputs.candidates(module):
-        left = Leftovers()
-        mode = Fakes(left.made)
         try:
-            with untouched(module, values=False), running(module, False, mode):
-                layouts = _input_layouts(module, mode.fake(candidate), units)
+            with trial_conditions(module, False, mode):
+                layouts = _input_layouts(module, mode.fake(candidate) if mode else candidate, units)
         except Exception:  # not an input of this module: the next one, or the next module around
             continue
         finally:
-            left.clear()
+            if mode is not None:
+                mode.warn_of_kept_tensors(type(module).__name__)
         for unit, layout in layouts.items():
             unit._initialize(layout)
         return
@@ -130,16 +129,18 @@ def _infer_by_running(module: nn.Module, units: list[UnsizedSReLU]) -> None:
 
 def _input_layouts(
     module: nn.Module, x: Tensor, units: list[UnsizedSReLU]
-) -> dict[UnsizedSReLU, Layout]:
+) -> dict[UnsizedSReLU, ChannelLayout]:
     """Runs ``module`` with the units as identities; where the channels of their inputs are."""
-    layouts: dict[UnsizedSReLU, Layout] = {}
+    layouts: dict[UnsizedSReLU, ChannelLayout] = {}
 
     def record(unit: UnsizedSReLU, x: Tensor) -> Tensor:
-        channels, dim = flow.layout(x, unit.default_dim)
+        channels, dim = tracker.layout(x, unit.default_dim)
         # Images come in batches: their channels are in dimension 1, as in SReLU(channels).
-        layout = Layout(channels, dim if dim >= -1 else dim + x.dim())
+        layout = ChannelLayout(channels, dim if dim >= -1 else dim + x.dim())
         # Called on other channels before: one set of parameters serves them all.
-        layouts[unit] = layout if layouts.get(unit, layout) == layout else Layout(1, layout.dim)
+        layouts[unit] = (
+            layout if layouts.get(unit, layout) == layout else ChannelLayout(1, layout.dim)
+        )
         return x
 
     required = sum(
@@ -147,7 +148,7 @@ def _input_layouts(
         and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
         for parameter in inspect.signature(module.forward).parameters.values()
     )
-    with Flow(module, x) as flow:
+    with ChannelTracker(module, x) as tracker:
         for unit in units:
             vars(unit)["forward"] = functools.partial(record, unit)
         module(x, *[None] * (required - 1))  # such as a mask, which may often be None
@@ -170,7 +171,7 @@ def _infer_from_previous_layer(unit: UnsizedSReLU, parent: nn.Module) -> None:
     behind = (layer for child in children[place + 1 :] for layer in child.modules())
     taken = next(filter(None, (_channels(layer, "in_channels") for layer in behind)), channels)
     if channels and channels == taken:
-        unit._initialize(Layout(channels, 1))
+        unit._initialize(ChannelLayout(channels, 1))
 
 
 def _channels(layer: Any, side: str) -> int | None:

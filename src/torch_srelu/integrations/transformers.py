@@ -24,7 +24,7 @@ from transformers.activations import ACT2CLS, ACT2FN
 from .._data_parallel import unwrap
 from ..adaptive.adaptive_init import AdaptiveInit
 from ..adaptive.loader_replay import CompositeLoader
-from ..conversion.channel_flow import Layout
+from ..conversion.channel_tracking import ChannelLayout
 from ..module import NAMES, SReLU
 from .callback_schedule import AdaptiveInitSchedule
 from .channel_inference import UnsizedSReLU
@@ -81,7 +81,7 @@ class UnsizedHiddenSReLU(UnsizedSReLU):
     def __init__(self) -> None:
         super().__init__(dim=-1)
 
-    def _declared_layout(self, parent: nn.Module) -> Layout | None:
+    def _declared_layout(self, parent: nn.Module) -> ChannelLayout | None:
         """The width of experts, whose routing depends on values that fake tensors do not have.
 
         Their weights are stacked, and ``is_transposed`` says in which order.
@@ -90,7 +90,7 @@ class UnsizedHiddenSReLU(UnsizedSReLU):
         transposed = getattr(parent, "is_transposed", None)
         if not isinstance(down, nn.Parameter) or down.dim() != 3 or transposed is None:
             return None
-        return Layout(down.shape[1 if transposed else 2], -1)
+        return ChannelLayout(down.shape[1 if transposed else 2], -1)
 
 
 ACT2CLS["srelu"] = UnsizedHiddenSReLU

@@ -74,8 +74,6 @@ def format_tables(comparisons: Sequence[Comparison], format: TableFormat) -> str
         return "\n".join(map(comparison_tables.markdown, comparisons))
     write = comparison_tables.to_csv if format is TableFormat.csv else comparison_tables.to_json
     return write(comparisons)
-        comparisons
-    )
 
 
 def write_page(comparisons: Sequence[Comparison], path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Rectifiers that torch computes without calling them: a unit in their place would be passed by."""
+"""Finds activations that torch may compute in a fused kernel, which would bypass a unit."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ _ENCODER = (
     "in evaluation mode a fused kernel with a ReLU of its own may run instead; "
     "build the layer with activation=SReLU(dim_feedforward, dim=-1)"
 )
-_QUANTIZED = (
-    "part of a fused module, and quantization would put its own ReLU in the place of the unit"
-)
+_QUANTIZED = "part of a fused module, in which quantization would replace the unit by its own ReLU"
 
 
-def bypassed(model: nn.Module) -> dict[nn.Module, str]:
-    """The modules that call a rectifier which something else may stand in for: {module: why}."""
+def bypassed_modules(model: nn.Module) -> dict[nn.Module, str]:
+    """The modules whose calls of an activation may be bypassed: {module: why}."""
     found = {}
     for module in model.modules():
         if isinstance(module, nn.TransformerEncoderLayer) and _may_be_fused(module):
@@ -26,8 +24,8 @@ def bypassed(model: nn.Module) -> dict[nn.Module, str]:
     return found
 
 
-def in_kernels(model: nn.Module) -> dict[tuple[nn.Module, str], str]:
-    """The rectifiers that nothing calls, because they are in a kernel: {(module, what): why}."""
+def activations_in_kernels(model: nn.Module) -> dict[tuple[nn.Module, str], str]:
+    """The activations that nothing calls, because a kernel has them: {(module, what): why}."""
     return {
         (module, "ReLU"): "it is in torch's kernel of a recurrent layer"
         for module in model.modules()
@@ -36,18 +34,18 @@ def in_kernels(model: nn.Module) -> dict[tuple[nn.Module, str], str]:
 
 
 def _may_be_fused(layer: nn.TransformerEncoderLayer) -> bool:
-    """Whether torch may run one kernel in place of the layer's own forward pass.
+    """Whether torch may run one kernel instead of the layer's own forward pass.
 
-    The layer notes when it is built which rectifier its kernel has, and never looks again. One of
-    an old pickle, or with an attention of its own, may lack the notes, and has no such kernel.
+    The layer stores when it is built which activation its kernel has, and never checks again. One
+    of an old pickle, or with an attention of its own, may lack this, and has no such kernel.
     """
     batch_first = getattr(layer.self_attn, "batch_first", False)
     return batch_first and getattr(layer, "activation_relu_or_gelu", 0) != 0
 
 
 def _is_fused_for_quantization(cls: type) -> bool:
-    """Whether modules of the class are such as ConvReLU2d, that quantization swaps as a whole.
+    """Whether modules of the class are such as ConvReLU2d, that quantization replaces as a whole.
 
-    Told by name, because torch is about to give up the package that they are in.
+    By name, because torch is about to remove the package that they are in.
     """
     return any(base.__module__.startswith("torch.ao.nn.intrinsic.") for base in cls.__mro__)

@@ -78,9 +78,10 @@ def forget():
         cache.clear()
     steps.cache_clear()
     steps_for_ever.cache_clear()
+    OBJECT.last = None
 
 
-WAYS = {
+RESTORED = {
     "a dict of the module": lambda m, x: _in_dict(m.table, x.shape[-1]),
     "a dict in a list in a dict": lambda m, x: _in_dict(m.nested["all"][0], x.shape[-1]),
     "a list of the module": lambda m, x: _in_list(m.losses, x),
@@ -88,15 +89,19 @@ WAYS = {
     "an attribute of the module": lambda m, x: _in_attribute(m, x.shape[-1]),
     "an attribute of an object of the module": lambda m, x: _in_attribute(m.cache, x.shape[-1]),
     "a dict of an object of the module": lambda m, x: _in_dict(m.cache.table, x.shape[-1]),
-    "a dict of an object of an object": lambda m, x: _in_dict(m.cache.inner.table, x.shape[-1]),
-    "a dict of a class": lambda m, x: _in_dict(Cache.shared, x.shape[-1]),
-    "a global dict": lambda m, x: _in_dict(TABLE, x.shape[-1]),
-    "a global dict of tuples": lambda m, x: _in_pair(x.shape[-1]),
-    "a global list": lambda m, x: _in_list(LOSSES, x),
-    "a global set": lambda m, x: _in_set(x),
-    "a global queue": lambda m, x: _in_list(RECENT, x),
-    "lru_cache": lambda m, x: steps(x.shape[-1])[0],
-    "cache": lambda m, x: steps_for_ever(x.shape[-1]),
+}
+# By what the warning names.
+OUT_OF_REACH = {
+    "Cache": lambda m, x: _in_attribute(OBJECT, x.shape[-1]),
+    "Cache (of an object)": lambda m, x: _in_dict(m.cache.inner.table, x.shape[-1]),
+    "Cache (the class)": lambda m, x: _in_dict(Cache.shared, x.shape[-1]),
+    "test_fake_tensors.TABLE": lambda m, x: _in_dict(TABLE, x.shape[-1]),
+    "test_fake_tensors.PAIRS": lambda m, x: _in_pair(x.shape[-1]),
+    "test_fake_tensors.LOSSES": lambda m, x: _in_list(LOSSES, x),
+    "test_fake_tensors.SEEN": lambda m, x: _in_set(x),
+    "test_fake_tensors.RECENT": lambda m, x: _in_list(RECENT, x),
+    "steps": lambda m, x: steps(x.shape[-1])[0],
+    "steps_for_ever": lambda m, x: steps_for_ever(x.shape[-1]),
 }
 
 
@@ -115,13 +120,10 @@ class Keeps(nn.Module):
         return F.relu(self.linear(x) + self.way(self, x))
 
 
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", RESTORED)
 def test_what_a_network_keeps_has_values(name):
-    net, x = Keeps(WAYS[name]).eval(), torch.randn(3, 4)
-    original = copy.deepcopy(net)
-    forget()
-    before = original(x)
-    forget()
+    net, x = Keeps(RESTORED[name]).eval(), torch.randn(3, 4)
+    before = copy.deepcopy(net)(x)
     ts.convert(net)
     assert len(units(net)) == 1
     y = net(x)
@@ -129,22 +131,33 @@ def test_what_a_network_keeps_has_values(name):
     assert torch.equal(y, before)
 
 
-def test_what_containers_held_before_is_left_there():
+@pytest.mark.parametrize("name", OUT_OF_REACH)
+def test_a_warning_names_what_cannot_be_restored(name):
+    net, x = Keeps(OUT_OF_REACH[name]).eval(), torch.randn(3, 4)
+    original = copy.deepcopy(net)
+    forget()
+    with pytest.warns(UserWarning, match=rf"in {name.split()[0]}: clear it before") as warned:
+        ts.convert(net)
+    assert warned[0].filename == __file__
+    assert len(units(net)) == 1
+    forget()
+    net.cache.inner.table.clear()
+    y = net(x)
+    assert type(y) is Tensor
+    forget()
+    assert torch.equal(y, original(x))
+    forget()
+
+
+def test_nothing_is_taken_out_of_the_containers_of_others():
     held = torch.arange(4).float()
     net = Keeps(lambda m, x: _in_list(LOSSES, x) + _in_dict(TABLE, x.shape[-1]))
     LOSSES[:], TABLE[4] = [held], held
-    ts.convert(net)
-    assert [id(x) for x in LOSSES] == [id(held)]
-    assert TABLE[4] is held
-
-
-def test_what_cannot_be_put_back_is_told():
-    net = Keeps(lambda m, x: _in_attribute(OBJECT, x.shape[-1]))
-    with pytest.warns(UserWarning, match=r"left in an attribute or a variable of Cache, where"):
+    with pytest.warns(UserWarning, match=r"in test_fake_tensors\.LOSSES: clear"):
         ts.convert(net)
-    assert len(units(net)) == 1
-    OBJECT.last = None
-    assert type(net(torch.ones(2, 4))) is Tensor
+    assert LOSSES[0] is held
+    assert TABLE[4] is held
+    forget()
 
 
 def test_the_cache_of_autocast_is_cleared():
