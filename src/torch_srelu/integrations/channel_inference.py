@@ -138,7 +138,8 @@ def _input_layouts(
         # Images come in batches: their channels are in dimension 1, as in SReLU(channels).
         layout = ChannelLayout(channels, dim if dim >= -1 else dim + x.dim())
         # Called on other channels before: one set of parameters serves them all.
-        layouts[unit] = (
+        unchanged = layouts.get(unit, layout) == layout
+        layouts[unit] = layout if unchanged else ChannelLayout(1, layout.dim)
             layout if layouts.get(unit, layout) == layout else ChannelLayout(1, layout.dim)
         )
         return x
