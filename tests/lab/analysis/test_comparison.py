@@ -90,7 +90,7 @@ def test_protocols_are_kept_apart(tmp_path: Path) -> None:
     assert (other.protocol["epochs"], [r.name for r in other.rivals]) == (5, ["relu"])
 
 
-def test_titles_say_what_differs(tmp_path: Path) -> None:
+def test_titles_name_what_differs(tmp_path: Path) -> None:
     runs = [
         specimen(tmp_path, "relu", 0, [1]),
         specimen(tmp_path, "relu", 0, [1], augmentation="flips"),

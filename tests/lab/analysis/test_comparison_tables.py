@@ -1,4 +1,4 @@
-"""Tables of a comparison: the same numbers in every form, nothing lost, nothing interpreted."""
+"""Tables of a comparison: the same numbers in every format."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_an_interval_of_errors_stays_in_percent(tmp_path: Path) -> None:
     assert comparison_tables.errors(c).rows[0][3].startswith("0.00 to ")
 
 
-def test_markdown_shows_the_same_cells(comparison: Comparison) -> None:
+def test_markdown_shows_the_same_values(comparison: Comparison) -> None:
     text = comparison_tables.markdown(comparison)
     for grid in comparison_tables.text_tables(comparison):
         for row in grid.rows:
@@ -117,7 +117,7 @@ def test_conclusion_claims_no_more_than_the_test(tmp_path: Path) -> None:
     )
 
 
-def test_conclusion_on_a_tie_is_that_nobody_beats_the_baseline(tmp_path: Path) -> None:
+def test_conclusion_on_a_tie_names_the_baseline(tmp_path: Path) -> None:
     runs = [specimen(tmp_path, name, s, range(20)) for name in ("prelu", "relu") for s in (1, 2)]
     (c,) = compare(runs)
     assert comparison_tables.conclusion(c) == (
@@ -142,7 +142,7 @@ def test_conclusion_on_rivals_without_a_common_seed(tmp_path: Path) -> None:
     )
 
 
-def test_a_pooled_interval_over_other_seeds_than_the_test_says_so(
+def test_the_note_names_a_pooled_interval_over_other_seeds(
     comparison: Comparison, tmp_path: Path
 ) -> None:
     words = "unpaired, over all seeds of either"

@@ -1,4 +1,4 @@
-"""Statistics against scipy.stats, against sums done by hand, and against the plain way."""
+"""Statistics against scipy.stats, sums by hand and direct resampling."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_pooled_deviation_is_that_of_analysis_of_variance() -> None:
     assert f == pytest.approx(stats.f_oneway(*cells).statistic)
 
 
-def test_pooled_interval_of_two_cells_is_the_two_sample_interval() -> None:
+def test_pooled_interval_of_two_samples_is_students() -> None:
     pooled = sample_statistics.pool([RIVAL, ERRORS])
     assert pooled is not None
     expected = stats.ttest_ind(RIVAL, ERRORS).confidence_interval(0.95)

@@ -4,6 +4,7 @@ import pytest
 
 from torch_srelu.lab.config.recipes import CONDITIONS, LENGTHS, faithful, recipe
 from torch_srelu.lab.config.schedules import learning_rate
+from torch_srelu.lab.training.run_checks import checked
 
 STEPS = 50_000 // 128
 
@@ -30,7 +31,9 @@ def test_rivals_share_everything_but_the_activation() -> None:
     for condition, length in ((c, n) for c in CONDITIONS for n in LENGTHS):
         if CONDITIONS[condition]["dataset"] not in LENGTHS[length]:
             continue
-        runs = [faithful(condition, a, 1, length).to_dict() for a in ("relu", "prelu", "srelu")]
+        chosen = [faithful(condition, act, 1, length) for act in ("relu", "prelu", "srelu")]
+        assert [checked(run).key() for run in chosen] == [run.key() for run in chosen]
+        runs = [run.to_dict() for run in chosen]
         assert all(
             {k: r[k] for k in r.keys() - own} == {k: runs[0][k] for k in runs[0].keys() - own}
             for r in runs

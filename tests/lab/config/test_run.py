@@ -1,4 +1,4 @@
-"""The Run: one spelling of equal decisions, and refusal of impossible ones."""
+"""Runs: equal decisions have equal keys, impossible ones are refused."""
 
 import dataclasses
 import json
@@ -25,7 +25,7 @@ def make(**changes) -> Run:
     return Run(**(BASE | changes))
 
 
-def test_it_goes_through_json_and_back():
+def test_json_round_trip():
     run = make(
         schedule="multistep", milestones=(0.5, 0.9), fixed=("t_r",), options={"a_l": 0.1}, freeze=1
     )
@@ -87,7 +87,7 @@ def test_every_decision_changes_the_key():
         assert make(**change).key() != make().key(), field.name
 
 
-def test_equal_decisions_in_other_words_are_equal_runs():
+def test_equivalent_values_give_equal_runs():
     assert make(lr=1).key() == make(lr=1.0).key()
     assert make(fixed=("a_r", "t_r")).key() == make(fixed=["t_r", "a_r", "t_r"]).key()
     falls = {"schedule": "multistep"}

@@ -1,4 +1,4 @@
-"""Records as archives: nothing that is kept is lost, and what does not fit is refused whole."""
+"""Archives have the bits of their records; one record that is refused refuses all."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_what_is_kept_is_kept_to_the_last_bit(tmp_path: Path, runs: list[Record]) -> None:
+def test_archived_content_is_bit_identical(tmp_path: Path, runs: list[Record]) -> None:
     results = tmp_path / "results"
     archives.collect(runs, results)
     packed = run_record.find(results)
@@ -77,7 +77,9 @@ def test_collecting_again_changes_nothing(tmp_path: Path, runs: list[Record]) ->
     assert len(archives.collect(runs, results).added) == 4
 
 
-def test_what_another_compressor_has_packed_is_known(tmp_path: Path, runs: list[Record]) -> None:
+def test_content_packed_by_another_compressor_is_recognised(
+    tmp_path: Path, runs: list[Record]
+) -> None:
     results = tmp_path / "results"
     for record in archives.collect(runs, results).added:
         packed = {name: record.read(name) for name in (*archives.WHOLE, *archives.LAST_EPOCH)}
@@ -115,7 +117,7 @@ def test_a_renamed_record_keeps_its_name_and_is_known(tmp_path: Path, runs: list
         ({"activation": "relu", "seed": 0, "wrong": [5]}, "is another record of the run"),
     ],
 )
-def test_what_does_not_fit_is_refused_whole(
+def test_one_refused_record_refuses_all(
     tmp_path: Path, runs: list[Record], second: dict, message: str
 ) -> None:
     results = tmp_path / "results"
@@ -152,7 +154,7 @@ def test_damaged_archives_say_so(tmp_path: Path, runs: list[Record]) -> None:
 @pytest.mark.parametrize(
     ("field", "why"), [(8, "encrypted"), (10, "compression method"), (46, "has no run.json")]
 )
-def test_a_bit_that_flipped_in_an_archive_is_noticed(
+def test_a_flipped_bit_in_an_archive_is_detected(
     tmp_path: Path, runs: list[Record], field: int, why: str
 ) -> None:
     archives.collect(runs[:1], tmp_path)
@@ -164,7 +166,7 @@ def test_a_bit_that_flipped_in_an_archive_is_noticed(
         run_record.find(tmp_path)
 
 
-def test_one_of_two_new_records_of_a_run_must_go(tmp_path: Path) -> None:
+def test_two_new_records_of_one_run_are_refused(tmp_path: Path) -> None:
     pair = [specimen(tmp_path / place, "relu", seed=0, wrong=[n]) for n, place in enumerate("ab")]
     with pytest.raises(ValueError, match="is another record of the run"):
         archives.collect(pair, tmp_path / "results")

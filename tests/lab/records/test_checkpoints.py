@@ -1,4 +1,4 @@
-"""Checkpoints that were cut short, and disks that were full."""
+"""Truncated checkpoints and full disks."""
 
 import resource
 
@@ -34,7 +34,7 @@ def test_none_without_a_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize("kept", [0, 10, 60, 200, 20_000])
-def test_cut_short_it_falls_back_and_says_so(folder, kept):
+def test_a_truncated_checkpoint_falls_back_with_a_warning(folder, kept):
     path = folder / NAME
     whole = path.read_bytes()
     assert len(whole) > kept
@@ -45,7 +45,7 @@ def test_cut_short_it_falls_back_and_says_so(folder, kept):
     assert loaded["epoch"] == 1
 
 
-def test_one_flipped_bit_is_seen(folder):
+def test_a_flipped_bit_is_detected(folder):
     path = folder / NAME
     raw = bytearray(path.read_bytes())
     raw[len(raw) // 2] ^= 1
@@ -63,7 +63,7 @@ def test_killed_between_the_two_renames_nothing_is_lost(folder):
     assert loaded["epoch"] == 2
 
 
-def test_without_any_whole_checkpoint_training_begins_anew(folder):
+def test_without_a_valid_checkpoint_training_starts_again(folder):
     for name in (NAME, PREVIOUS):
         (folder / name).write_bytes(b"nothing")
     with pytest.warns(CheckpointWarning, match="begins anew"):

@@ -43,7 +43,7 @@ def test_a_record_without_the_order_has_that_of_its_network(tmp_path):
     assert record.in_order(["cccp1", "unknown", "conv1"]) == ["conv1", "cccp1", "unknown"]
 
 
-def test_layers_that_cannot_be_are_damage(tmp_path):
+def test_impossible_layers_are_damage(tmp_path):
     folder = run_record.create(tmp_path, recipe("digits", "relu", seed=1), {}).folder
     plain = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps(plain | {"layers": [1]}))

@@ -1,4 +1,4 @@
-"""One run and several processes that want to train it: one does, and once."""
+"""Of several processes that train the same run one does, and once."""
 
 import contextlib
 import multiprocessing as mp
@@ -90,7 +90,7 @@ def test_what_is_finished_is_read_without_a_lock(tmp_path):
     assert not list(tmp_path.rglob(LOCK))
 
 
-def test_of_two_processes_that_begin_together_one_is_told_that_the_other_trains(tmp_path):
+def test_two_processes_that_start_together_do_not_train_the_same_run(tmp_path):
     barrier, outcomes = PROCESSES.Barrier(2), PROCESSES.Queue()
     processes = [
         PROCESSES.Process(target=_begin_together, args=(tmp_path, barrier, outcomes))

@@ -1,4 +1,4 @@
-"""Records: what is written is what is read, and nothing is ever lost or overwritten."""
+"""Records are read as they were written, and never overwritten."""
 
 import gzip
 import json
@@ -160,7 +160,7 @@ def test_damaged_records_say_which_file(tmp_path):
 
 
 @pytest.mark.parametrize("environment", [None, ["a machine"]])
-def test_an_environment_that_cannot_be_is_damage(tmp_path, environment):
+def test_impossible_environments_are_damage(tmp_path, environment):
     folder = run_record.create(tmp_path, RUN, HERE).folder
     plain = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps({**plain, "environment": environment}))
@@ -176,7 +176,7 @@ def test_an_environment_that_cannot_be_is_damage(tmp_path, environment):
         ('{"format": 1}', "it has no run"),
     ],
 )
-def test_a_run_json_that_lacks_something_says_what(tmp_path, written, why):
+def test_missing_fields_of_a_run_json_are_named(tmp_path, written, why):
     folder = run_record.create(tmp_path, RUN, HERE).folder
     (folder / "run.json").write_text(written)
     with pytest.raises(RecordError, match=rf"run.json is damaged \({why}\): restore it, or move"):
@@ -223,7 +223,7 @@ def test_a_run_that_has_ended_has_metrics(tmp_path, content, why):
         ({"adapt_seconds": None}, "adapt_seconds is None"),
     ],
 )
-def test_a_result_that_cannot_be_is_damage(tmp_path, change, why):
+def test_impossible_results_are_damage(tmp_path, change, why):
     folder = run_record.create(tmp_path, RUN, HERE).folder
     run_record.write_history(folder, history())
     for result in (RESULT, DEAD):
@@ -235,7 +235,7 @@ def test_a_result_that_cannot_be_is_damage(tmp_path, change, why):
 
 
 @pytest.mark.parametrize("name", RESULT)
-def test_a_result_is_whole(tmp_path, name):
+def test_a_result_without_a_field_is_damage(tmp_path, name):
     folder = run_record.create(tmp_path, RUN, HERE).folder
     run_record.write_history(folder, history())
     part = {key: value for key, value in RESULT.items() if key != name}
@@ -252,7 +252,7 @@ def test_a_result_is_whole(tmp_path, name):
         ({"seconds": -1.0}, "epoch 2: seconds is -1.0"),
     ],
 )
-def test_an_epoch_that_cannot_be_is_damage(tmp_path, change, why):
+def test_impossible_metrics_are_damage(tmp_path, change, why):
     folder = run_record.create(tmp_path, RUN, HERE).folder
     made = history()
     made.metrics[-1] = made.metrics[-1]._replace(**change)
@@ -263,7 +263,7 @@ def test_an_epoch_that_cannot_be_is_damage(tmp_path, change, why):
 
 @pytest.mark.parametrize("name", ["predictions", "labels"])
 @pytest.mark.parametrize("content", [b"", bytes(600), gzip.compress(b"", mtime=0)])
-def test_classes_that_are_not_there_are_damage(tmp_path, name, content):
+def test_missing_classes_are_damage(tmp_path, name, content):
     folder = run_record.create(tmp_path, RUN, HERE).folder
     (folder / f"{name}.gz").write_bytes(content)
     with pytest.raises(RecordError, match=rf"{name}.gz is damaged \(.+\): restore it, or move"):

@@ -45,11 +45,11 @@ def test_the_rule_for_dead_and_diverged(losses, epochs, status):
         ([2.2] + [2.31] * 5, "diverged"),
     ],
 )
-def test_networks_that_are_known_to_be_slow(losses, status):
+def test_dead_after_is_the_networks(losses, status):
     assert status_after(rows(losses), 6, chance_loss(10), dead_after=4) == status
 
 
-def test_which_networks_these_are():
+def test_networks_that_learn_late_have_more_patience():
     names = ("maxout-cifar10", "cnn-cifar100", "tree-cifar100", "dsn-mnist")
     assert {network_registry.network_spec(name).dead_after for name in names} == {PATIENCE}
     assert network_registry.network_spec("nin-cifar10").dead_after == DEAD_AFTER

@@ -1,4 +1,4 @@
-"""The report, as its figures, as its data, and looked at in a real browser."""
+"""The report: its figures, its data, and the page in a browser."""
 
 from __future__ import annotations
 

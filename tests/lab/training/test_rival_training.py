@@ -152,13 +152,6 @@ def test_the_tree_changes_between_epochs_of_the_second_half_only():
     assert not torch.equal(trees[2], first)
 
 
-def test_the_activation_must_suit_the_network():
-    with pytest.raises(ValueError, match="cannot have the activation maxout"):
-        recipe("digits", "maxout", 1)
-    with pytest.raises(ValueError, match="srelu can give negative values; choose relu"):
-        run_of("stochastic", "srelu")
-
-
 @pytest.mark.parametrize(("net", "activation"), [("maxout", "maxout"), *CASES[3:]])
 def test_a_compiler_sees_the_whole_network(net, activation):
     """Forward pass and losses are one graph, with masks that are drawn beforehand."""

@@ -1,4 +1,4 @@
-"""Names that are mistyped."""
+"""Unknown names and the suggested ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are written whole, and what is said of those that cannot be."""
+"""Atomic writes, locks, and errors that name the file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_an_error_is_about_the_file_that_was_named(tmp_path: Path, act) -> None:
     assert folder.value.filename == str(tmp_path)
 
 
-def test_check_place_changes_nothing(tmp_path: Path) -> None:
+def test_check_writable_changes_nothing(tmp_path: Path) -> None:
     files.check_writable(tmp_path / "new")
     assert not list(tmp_path.iterdir())
     (tmp_path / "old").write_bytes(b"content")
@@ -115,7 +115,7 @@ def somebody_else() -> Iterator[None]:
         os.seteuid(own)
 
 
-def test_a_place_that_may_not_be_written_is_known_beforehand(
+def test_check_writable_finds_missing_permission(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # the folders above it are nobody else's business

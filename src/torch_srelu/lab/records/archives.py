@@ -80,23 +80,18 @@ def collect(chosen: Sequence[Record], results: Path) -> Collected:
 
 def pack(record: Record) -> bytes:
     """The archive of a finished record; equal records give equal bytes."""
+    content = {name: record.read(name) for name in WHOLE}
+    for name in LAST_EPOCH:
+        tensors = record.tensors(name).items()
+        last = {n: t if n in _EPOCHLESS else t[-1:] for n, t in tensors}
+        content[name] = safetensors.torch.save(last) if last else None
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for name in WHOLE:
-            raw = record.read(name)
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, raw in content.items():
             if raw is not None:
-                _add(archive, name, raw)
-        for name in LAST_EPOCH:
-            tensors = record.tensors(name)
-            if tensors:
-                last = {n: t if n in _EPOCHLESS else t[-1:] for n, t in tensors.items()}
-                _add(archive, name, safetensors.torch.save(last))
+                info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))  # the same time in all archives
+                archive.writestr(info, raw, zipfile.ZIP_DEFLATED, 9)
     return buffer.getvalue()
-
-
-def _add(archive: zipfile.ZipFile, name: str, raw: bytes) -> None:
-    # A fixed time: the same record is the same file.
-    archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), raw, zipfile.ZIP_DEFLATED, 9)
 
 
 def _check_labels(labels: dict[Path, Tensor], path: Path, record: Record) -> None:

@@ -71,8 +71,7 @@ def _packed_curves(
     values = np.concatenate([values, values.mean(-1, keepdims=True)], axis=-1)  # (E, 4, C + 1)
     epochs, _, count = values.shape
     x, y = srelu_curves.knots(values.transpose(1, 0, 2).reshape(4, -1), low, high)  # (4, E (C + 1))
-    seen = y[(x >= low) & (x <= high)]
-    bottom, top = np.percentile(seen, [0.5, 99.5])
+    bottom, top = np.percentile(y[(x >= low) & (x <= high)], [0.5, 99.5])
     margin = 0.05 * (top - bottom) or 1.0
     knots = y.reshape(4, epochs, count).transpose(1, 0, 2)
     packed = np.concatenate([values, knots], axis=1).astype("<f4")
