@@ -8,8 +8,7 @@ from specimens import record_of
 
 from torch_srelu.lab.config.run import Run
 from torch_srelu.lab.models.nin_networks import Conv, plan
-from torch_srelu.lab.paper.blocks import contests
-from torch_srelu.lab.paper.contests import wanted
+from torch_srelu.lab.paper.experiments import required_runs, select_experiments
 from torch_srelu.lab.records.run_record import Record
 
 LAYERS = {layer.name: 3 for layer in plan("nin-cifar10").layers if isinstance(layer, Conv)}
@@ -25,4 +24,4 @@ def ended(root: Path, run: Run, status: str = "finished") -> Record:
 
 
 def all_of(root: Path, *blocks: str) -> list[Record]:
-    return [ended(root, run) for run in wanted(contests(blocks), {})]
+    return [ended(root, run) for run in required_runs(select_experiments(blocks), {})]

@@ -28,7 +28,6 @@ ALLOWED = {
     "models.network": {"records.run_status"},
     "models.rivals.dsn": {"records.run_status"},
     "models.rivals.stack": {"records.run_status"},
-    "report.sections": {"paper.published"},
 }
 
 

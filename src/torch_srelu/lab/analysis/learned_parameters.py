@@ -14,6 +14,7 @@ from . import sample_statistics
 from .comparison import Rival
 from .sample_statistics import Summary
 
+LEARNED_NAMES = ("t_r", "t_l", "a_r", "a_l")  # in the order of the paper's table, and of ours
 
 @dataclass(frozen=True)
 class Layer:

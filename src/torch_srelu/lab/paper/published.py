@@ -1,16 +1,18 @@
-"""The numbers of the paper's five tables, as printed there, and which rows of ours stand beside.
+"""The numbers of the paper's five tables, as printed there.
 
-Errors are in percent; names of rows and conditions are those of our own runs.
+Errors are in percent. Names of rows and conditions are those of our own runs; what is known of a
+row, and rows that the paper does not have but that help to read it, stand beside its own.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 CIFAR10, CIFAR100 = "cifar10", "cifar100"
 FLIPS10, FLIPS100 = "cifar10+flips", "cifar100+flips"
 MNIST, IMAGENET = "mnist", "imagenet"
+CIFAR = (CIFAR10, CIFAR100)
 
 TITLES = {
     CIFAR10: "CIFAR-10",
@@ -23,27 +25,25 @@ TITLES = {
 
 
 @dataclass(frozen=True)
-class Row:
-    """A line of a table.
+class PublishedRow:
+    """A row of a table of errors.
 
     Attributes:
         name: What it is called here.
         title: What the paper calls it.
         parameters: Number of parameters as the paper has it; "" where it gives none.
-        errors: Error by condition.
+        errors: Error by condition; None where we run it though the paper has no error.
         note: What a reader should know about it.
-        alone: Conditions under which we run it though the paper has no error.
     """
 
     name: str
     title: str
     parameters: str
-    errors: dict[str, float] = field(default_factory=dict)
+    errors: dict[str, float | None]
     note: str = ""
-    alone: tuple[str, ...] = ()
 
 
-class Table(NamedTuple):
+class PublishedTable(NamedTuple):
     """A table of errors: number, conditions and rows in the paper's order.
 
     ``beside`` are rows that the paper does not have and that help to read those that it has.
@@ -51,151 +51,123 @@ class Table(NamedTuple):
 
     number: int
     conditions: tuple[str, ...]
-    rows: tuple[Row, ...]
-    beside: tuple[Row, ...] = ()
+    rows: tuple[PublishedRow, ...]
+    beside: tuple[PublishedRow, ...] = ()
 
-    def under(self, condition: str) -> list[Row]:
+    def rows_under(self, condition: str) -> list[PublishedRow]:
         """All rows that have an error under a condition, in the paper or here."""
-        rows = (*self.rows, *self.beside)
-        return [row for row in rows if condition in row.errors or condition in row.alone]
+        return [row for row in (*self.rows, *self.beside) if condition in row.errors]
 
 
-_OTHER_PROTOCOL = "the paper's value appears to come from another protocol"
+def _errors(
+    cifar10: float | None = None,
+    cifar100: float | None = None,
+    flips10: float | None = None,
+    flips100: float | None = None,
+) -> dict[str, float | None]:
+    """The errors of a row of Table 2."""
+    errors = {CIFAR10: cifar10, CIFAR100: cifar100, FLIPS10: flips10, FLIPS100: flips100}
+    return {condition: error for condition, error in errors.items() if error is not None}
 
-TABLE1 = Table(
+
+def _ours(name: str, title: str, *conditions: str, note: str = "") -> PublishedRow:
+    """A row that the paper does not have."""
+    return PublishedRow(name, title, "", dict.fromkeys(conditions), note)
+
+
+_OTHER = "the paper's value appears to come from another protocol"
+_BY_HAND = "the paper does not say which values were set"
+_TOP5 = "the published model's top-5 error, though the paper does not say so"
+_SLOW = "SReLU's own parameters learn at a tenth of the rate"
+_NEURON = "as its authors published it; the paper has their error but counts it per channel"
+_APL = PublishedRow(
+    "nin+apl", "NIN + APL", "0.97M + 5.68K/2.84K", _errors(9.59, 34.40, 7.51, 30.83), _OTHER
+)
+
+_Row = PublishedRow
+TABLE1 = PublishedTable(
     1,
     (CIFAR10,),
     (
-        Row("nin+relu", "NIN + ReLU", "", {CIFAR10: 10.43}, "quoted from the authors of NIN"),
-        Row("nin+srelu-shared", "NIN + SReLU, shared", "", {CIFAR10: 9.01}),
-        Row("nin+srelu", "NIN + SReLU", "", {CIFAR10: 8.41}),
+        _Row("nin+relu", "NIN + ReLU", "", {CIFAR10: 10.43}, "quoted from the authors of NIN"),
+        _Row("nin+srelu-shared", "NIN + SReLU, shared", "", {CIFAR10: 9.01}),
+        _Row("nin+srelu", "NIN + SReLU", "", {CIFAR10: 8.41}),
     ),
     (
-        Row(
-            "srelu:shared-slow",
-            "NIN + SReLU, shared, slow",
-            "",
-            note="SReLU's own parameters learn at a tenth of the rate",
-            alone=(CIFAR10,),
-        ),
-        Row("nin", "NIN, its authors' training", "", alone=(CIFAR10,)),
+        _ours("srelu:shared-slow", "NIN + SReLU, shared, slow", CIFAR10, note=_SLOW),
+        _ours("nin", "NIN, its authors' training", CIFAR10),
     ),
 )
-
-TABLE2 = Table(
+TABLE2 = PublishedTable(
     2,
     (CIFAR10, CIFAR100, FLIPS10, FLIPS100),
     (
-        Row(
-            "maxout",
-            "Maxout",
-            "> 5M",
-            {CIFAR10: 11.68, CIFAR100: 38.57, FLIPS10: 9.38},
-        ),
-        Row(
-            "probmaxout",
-            "Prob maxout",
-            "> 5M",
-            {CIFAR10: 11.35, CIFAR100: 38.14, FLIPS10: 9.39},
-        ),
-        Row(
-            "apl",
-            "APL",
-            "> 5M",
-            {CIFAR10: 11.38, CIFAR100: 34.54, FLIPS10: 9.89, FLIPS100: 33.88},
-        ),
-        Row("dsn", "DSN", "0.97M", {CIFAR10: 9.78, CIFAR100: 34.57, FLIPS10: 8.22}),
-        Row("tree", "Tree based priors", "", {CIFAR100: 36.85}),
-        Row("nin", "NIN", "0.97M", {CIFAR10: 10.41, CIFAR100: 35.68, FLIPS10: 8.81}),
-        Row(
-            "nin+relu",
-            "NIN + ReLU",
-            "0.97M",
-            {CIFAR10: 9.67, CIFAR100: 35.96, FLIPS10: 7.73, FLIPS100: 32.75},
-            _OTHER_PROTOCOL,
-        ),
-        Row(
-            "nin+lrelu",
-            "NIN + LReLU",
-            "0.97M",
-            {CIFAR10: 9.75, CIFAR100: 36.00, FLIPS10: 7.69, FLIPS100: 32.70},
-            _OTHER_PROTOCOL,
-        ),
-        Row(
-            "nin+prelu",
-            "NIN + PReLU",
-            "0.97M + 1.42K",
-            {CIFAR10: 9.74, CIFAR100: 35.95, FLIPS10: 7.68, FLIPS100: 32.67},
-        ),
-        Row(
-            "nin+apl",
-            "NIN + APL",
-            "0.97M + 5.68K/2.84K",
-            {CIFAR10: 9.59, CIFAR100: 34.40, FLIPS10: 7.51, FLIPS100: 30.83},
-            _OTHER_PROTOCOL,
-        ),
-        Row(
+        _Row("maxout", "Maxout", "> 5M", _errors(11.68, 38.57, 9.38)),
+        _Row("probmaxout", "Prob maxout", "> 5M", _errors(11.35, 38.14, 9.39)),
+        _Row("apl", "APL", "> 5M", _errors(11.38, 34.54, 9.89, 33.88)),
+        _Row("dsn", "DSN", "0.97M", _errors(9.78, 34.57, 8.22)),
+        _Row("tree", "Tree based priors", "", _errors(None, 36.85)),
+        _Row("nin", "NIN", "0.97M", _errors(10.41, 35.68, 8.81)),
+        _Row("nin+relu", "NIN + ReLU", "0.97M", _errors(9.67, 35.96, 7.73, 32.75), _OTHER),
+        _Row("nin+lrelu", "NIN + LReLU", "0.97M", _errors(9.75, 36.00, 7.69, 32.70), _OTHER),
+        _Row("nin+prelu", "NIN + PReLU", "0.97M + 1.42K", _errors(9.74, 35.95, 7.68, 32.67)),
+        _APL,
+        _Row(
             "nin+srelu-manual",
             "NIN + SReLU, by hand",
             "0.97M + 5.68K",
-            {CIFAR10: 8.61, CIFAR100: 31.36},
-            "the paper does not say which values were set",
+            _errors(8.61, 31.36),
+            _BY_HAND,
         ),
-        Row(
-            "nin+srelu",
-            "NIN + SReLU",
-            "0.97M + 5.68K",
-            {CIFAR10: 8.41, CIFAR100: 31.10, FLIPS10: 6.98, FLIPS100: 29.91},
-        ),
+        _Row("nin+srelu", "NIN + SReLU", "0.97M + 5.68K", _errors(8.41, 31.10, 6.98, 29.91)),
     ),
     (
-        Row(
+        _Row(
             "nin+apl-neuron",
             "NIN + APL, per neuron",
             "0.97M + 5.68K",
-            {CIFAR10: 9.59},
-            "as its authors published it; the paper has their error but counts it per channel",
+            {CIFAR10: _APL.errors[CIFAR10]},
+            _NEURON,
         ),
-        Row("linear", "Linear classifier", "", alone=(CIFAR10, CIFAR100)),
-        Row("linear-gcn", "Linear classifier, not whitened", "", alone=(CIFAR10, CIFAR100)),
+        _ours("linear", "Linear classifier", *CIFAR),
+        _ours("linear-gcn", "Linear classifier, not whitened", *CIFAR),
     ),
 )
-
-TABLE4 = Table(
+TABLE4 = PublishedTable(
     4,
     (MNIST,),
     (
-        Row("stochastic-pooling", "Stochastic Pooling", "", {MNIST: 0.47}),
-        Row("maxout", "Maxout", "0.42M", {MNIST: 0.47}, "0.45 % by its authors"),
-        Row("dsn", "DSN", "0.35M", {MNIST: 0.35}),
-        Row("nin+relu", "NIN + ReLU", "0.35M", {MNIST: 0.47}),
-        Row("nin+lrelu", "NIN + LReLU", "0.35M", {MNIST: 0.42}),
-        Row("nin+prelu", "NIN + PReLU", "0.35M + 1.42K", {MNIST: 0.41}),
-        Row("nin+srelu", "NIN + SReLU", "0.35M + 5.68K", {MNIST: 0.35}),
+        _Row("stochastic-pooling", "Stochastic Pooling", "", {MNIST: 0.47}),
+        _Row("maxout", "Maxout", "0.42M", {MNIST: 0.47}, "0.45 % by its authors"),
+        _Row("dsn", "DSN", "0.35M", {MNIST: 0.35}),
+        _Row("nin+relu", "NIN + ReLU", "0.35M", {MNIST: 0.47}),
+        _Row("nin+lrelu", "NIN + LReLU", "0.35M", {MNIST: 0.42}),
+        _Row("nin+prelu", "NIN + PReLU", "0.35M + 1.42K", {MNIST: 0.41}),
+        _Row("nin+srelu", "NIN + SReLU", "0.35M + 5.68K", {MNIST: 0.35}),
     ),
-    (Row("linear", "Linear classifier", "", alone=(MNIST,)),),
+    (_ours("linear", "Linear classifier", MNIST),),
 )
-
-TABLE5 = Table(
+TABLE5 = PublishedTable(
     5,
     (IMAGENET,),
     (
-        Row(
-            "googlenet",
-            "GoogLeNet",
-            "5M",
-            {IMAGENET: 11.1},
-            "the published model's top-5 error, though the paper does not say so",
-        ),
-        Row("googlenet+srelu", "GoogLeNet + SReLU", "5M + 21.6K", {IMAGENET: 9.86}),
+        _Row("googlenet", "GoogLeNet", "5M", {IMAGENET: 11.1}, _TOP5),
+        _Row("googlenet+srelu", "GoogLeNet + SReLU", "5M + 21.6K", {IMAGENET: 9.86}),
     ),
-    (Row("googlenet+prelu", "GoogLeNet + PReLU", "", alone=(IMAGENET,)),),
+    (_ours("googlenet+prelu", "GoogLeNet + PReLU", IMAGENET),),
 )
+TABLES = {"table1": TABLE1, "table2": TABLE2, "table4": TABLE4, "table5": TABLE5}
 
-TABLES: dict[str, Table] = {"table1": TABLE1, "table2": TABLE2, "table4": TABLE4, "table5": TABLE5}
+# Every error of the paper by row and condition; where Tables 1 and 2 disagree, Table 2 counts.
+ERRORS: dict[tuple[str, str], float] = {
+    (row.name, condition): error
+    for table in TABLES.values()
+    for row in table.rows
+    for condition, error in row.errors.items()
+    if error is not None
+}
 
 # Table 3: mean learned parameters by layer, t_r, t_l, a_r, a_l, on CIFAR-10 and on CIFAR-100.
-LEARNED_NAMES = ("t_r", "t_l", "a_r", "a_l")
 LEARNED: dict[str, dict[str, tuple[float, float, float, float]]] = {
     CIFAR10: {
         "conv1": (0.91, -0.48, 0.81, -0.25),

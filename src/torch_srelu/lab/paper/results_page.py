@@ -11,10 +11,10 @@ from ..config.recipes import FAITHFUL, LENGTHS
 from ..config.rival_recipes import SHORT
 from ..records.run_status import DEAD, DEAD_AFTER, DIVERGED, PATIENCE
 from ..util import files
-from .blocks import BLOCKS, REHEARSAL
-from .contests import with_needs
-from .standing import Standing, results_folder
-from .tables import ablations, differences, fit, paper_tables
+from . import fit_tables, paper_tables
+from .comparison_tables import ablation_tables, difference_tables, main_difference_table
+from .experiments import BLOCKS, REHEARSAL, with_dependencies
+from .results import PaperResults, results_folder
 
 PAGE, FINDINGS = "docs/results.md", "docs/findings.md"
 FIGURE, FUNCTIONS, OVERVIEW = "docs/figure4.svg", "docs/functions.svg", "docs/overview.svg"
@@ -90,58 +90,52 @@ compare two protocols, and ours, which compare one, need not agree with them.
 """
 
 
-def render(standing: Standing, findings: str) -> str:
+def render(results: PaperResults, findings: str) -> str:
     """The whole page as Markdown, with what was found in words."""
-    from .figures import figure3  # late: figures are slow to import
-    from .figures.learned_functions import recorded
+    from .figures import record_figures  # late: figures are slow to import
 
+    learned = record_figures.learned_records(results)
     parts = [TEXT]
-    if recorded(standing):
+    if learned:
         parts += [f"![{SHOWN}]({Path(OVERVIEW).name})\n", f"{SHOWN}.\n"]
-    parts += [findings, "## SReLU against ReLU and PReLU\n", headline(standing), PROTOCOL]
+    parts += [findings, "## SReLU against ReLU and PReLU\n", headline(results), PROTOCOL]
     parts += ["## Tables\n"]
     for name in paper_tables.NAMES:
-        parts += [grid_markdown(grid) for grid in paper_tables.table(name, standing)]
-    parts += ["## What the gain is made of\n", *map(grid_markdown, ablations.grids(standing))]
-    fits = fit.grids(standing)
+        parts += map(grid_markdown, paper_tables.make_tables(name, results))
+    parts += ["## What the gain is made of\n", *map(grid_markdown, ablation_tables(results))]
+    fits = fit_tables.make_tables(results)
     if fits:
         parts += ["## How they fit, and what is inside\n", *map(grid_markdown, fits)]
-    if recorded(standing):
+    if learned:
         parts += ["## What was learned\n", f"![{LEARNED}]({Path(FUNCTIONS).name})\n"]
         parts += [f"{LEARNED}; thin: single channels, thick: the mean of all; scales differ.\n"]
-    if figure3.recorded(standing):
-        parts += ["## Figure 3\n", f"![{figure3.CAPTION}]({Path(INPUTS).name})\n"]
-        parts += [f"{figure3.CAPTION}.\n"]
+    if record_figures.input_records(results):
+        caption = record_figures.INPUTS_CAPTION
+        parts += ["## Figure 3\n", f"![{caption}]({Path(INPUTS).name})\n", f"{caption}.\n"]
     parts += ["## Figure 4\n", f"![{CAPTION}]({Path(FIGURE).name})\n", f"{CAPTION}. {LINES}\n"]
-    parts += ["## The runs\n", grid_markdown(_runs(standing)), _places(standing)]
+    parts += ["## The runs\n", grid_markdown(_runs(results)), _places(results)]
     return "\n".join(parts)
 
 
-def headline(standing: Standing) -> str:
+def headline(results: PaperResults) -> str:
     """SReLU against its rivals as Markdown; a sentence if nothing was run."""
-    made = differences.grids(standing)
-    if not made:
-        return "Not run yet: `srelu paper run headline`.\n"
-    return "\n".join(map(grid_markdown, made))
+    made = "\n".join(map(grid_markdown, difference_tables(results)))
+    return made or "Not run yet: `srelu paper run headline`.\n"
 
 
-def quoted(standing: Standing) -> str:
+def quoted(results: PaperResults) -> str:
     """What the README has between its marks."""
-    made = differences.quoted(standing)
-    if not made:
-        return f"{BEGIN}\n\n{headline(standing)}\n{END}"
-    text = "\n".join(map(grid_markdown, made))
-    return f"{BEGIN}\n\n![{SHOWN}]({OVERVIEW})\n\n{SHOWN}.\n\n{text}\n{END}"
+    text = "\n".join(map(grid_markdown, main_difference_table(results)))
+    text = f"![{SHOWN}]({OVERVIEW})\n\n{SHOWN}.\n\n{text}" if text else headline(results)
+    return f"{BEGIN}\n\n{text}\n{END}"
 
 
-def write(standing: Standing, results: Path | None = None) -> Iterator[Path]:
-    """Writes page, figure and the README's part of the project that the records belong to."""
-    from .figures import figure3
-    from .figures.figure_list import FROM_RECORDS
-    from .figures.figure_list import render as drawn
-    from .figures.learned_functions import recorded
+def write(results: PaperResults, folder: Path | None = None) -> Iterator[Path]:
+    """Writes page, figures and the README's part of the project that the records belong to."""
+    from .figures import record_figures
+    from .figures.figure_list import draw
 
-    root = (results or results_folder()).resolve().parent
+    root = (folder or results_folder()).resolve().parent
     readme = root / README
     before = readme.read_text(encoding="utf-8") if readme.is_file() else ""
     head, begin, rest = before.partition(BEGIN)
@@ -153,38 +147,33 @@ def write(standing: Standing, results: Path | None = None) -> Iterator[Path]:
         )
     findings = (root / FINDINGS).read_text(encoding="utf-8")
     made = {
-        root / PAGE: render(standing, findings).encode(),
-        root / FIGURE: drawn(FROM_RECORDS["figure4"](standing), "svg"),
-        readme: f"{head}{quoted(standing)}{tail}".encode(),
+        root / PAGE: render(results, findings).encode(),
+        root / FIGURE: draw("figure4", "svg", results),
+        readme: f"{head}{quoted(results)}{tail}".encode(),
     }
-    if recorded(standing):
-        made[root / FUNCTIONS] = drawn(FROM_RECORDS["functions"](standing), "svg")
-        made[root / OVERVIEW] = drawn(FROM_RECORDS["overview"](standing), "svg")
-    if figure3.recorded(standing):
-        made[root / INPUTS] = drawn(FROM_RECORDS["figure3"](standing), "svg")
+    if record_figures.learned_records(results):
+        made[root / FUNCTIONS] = draw("functions", "svg", results)
+        made[root / OVERVIEW] = draw("overview", "svg", results)
+    if record_figures.input_records(results):
+        made[root / INPUTS] = draw("figure3", "svg", results)
     for path, data in made.items():
         files.write(path, data)
         yield path
 
 
-def _runs(standing: Standing) -> Grid:
+def _runs(results: PaperResults) -> Grid:
     rows = []
-    for name, block in BLOCKS.items():
+    for name, (words, experiments) in BLOCKS.items():
         if name == REHEARSAL:
             continue
-        chosen = with_needs(block.contests)
-        found = {r.run.key(): r for c in chosen for r in standing.counted(c)}
-        fates = Counter(r.result["status"] for r in found.values() if r.result)
-        missing = len(standing.missing(block.contests)) + standing.waiting(block.contests)
-        hours = standing.device_seconds(block.contests) / 3600
-        done = f"{sum(fates.values())}" + (
-            f" of {sum(fates.values()) + missing}" if missing else ""
-        )
-        rows.append(
-            [name, block.words, done, str(fates[DEAD]), str(fates[DIVERGED]), f"{hours:.2f}"]
-        )
+        found = results.records(with_dependencies(experiments))
+        statuses = Counter(r.result["status"] for r in found if r.result)
+        done, missing = len(found), len(results.missing(experiments)) + results.waiting(experiments)
+        runs = f"{done} of {done + missing}" if missing else str(done)
+        hours = f"{results.device_seconds(experiments) / 3600:.2f}"
+        rows.append([name, words, runs, str(statuses[DEAD]), str(statuses[DIVERGED]), hours])
     headers = ["block", "what", "runs", "dead", "diverged", "device hours"]
-    spent = sorted(standing.device_hours().items(), key=lambda item: -item[1])
+    spent = sorted(results.device_hours().items(), key=lambda item: -item[1])
     together = "; ".join(f"{hours:.2f} of one {where}" for where, hours in spent) or "none"
     note = (
         "Device hours, about: the runs' own seconds over the number of runs that were started side "
@@ -194,6 +183,6 @@ def _runs(standing: Standing) -> Grid:
     return Grid("Blocks of runs", headers, rows, note)
 
 
-def _places(standing: Standing) -> str:
-    places = standing.places()
+def _places(results: PaperResults) -> str:
+    places = results.places()
     return f"Trained on {'; '.join(places)}.\n" if places else "Nothing was trained yet.\n"

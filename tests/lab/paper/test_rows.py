@@ -15,16 +15,15 @@ from torch_srelu.lab.config.schedules import learning_rate
 from torch_srelu.lab.data.datasets import DATASETS
 from torch_srelu.lab.models import network_registry
 from torch_srelu.lab.models.nin_networks import Pool, plan
-from torch_srelu.lab.paper.blocks import contests
-from torch_srelu.lab.paper.contests import wanted
-from torch_srelu.lab.paper.system_blocks import SYSTEM_BLOCKS
-from torch_srelu.lab.paper.systems import SYSTEMS, is_short
+from torch_srelu.lab.paper.experiments import OWN, required_runs, select_experiments
+from torch_srelu.lab.paper.rows import SYSTEMS, is_short
 from torch_srelu.lab.records import archives, run_record
 from torch_srelu.lab.runtime.distributed import Team
 from torch_srelu.lab.training.loop import train
 from torch_srelu.lab.training.trainer import Session
 
-RUNS = wanted(contests([*SYSTEM_BLOCKS, "apl-neuron"]), {})
+_SYSTEMS = [e.name for e in select_experiments() if e.length == OWN]
+RUNS = required_runs(select_experiments([*_SYSTEMS, "apl-neuron"]), {})
 # One of each network and activation; what else differs is augmentation and the seed.
 KINDS = {f"{run.net}+{run.activation}": run for run in RUNS}
 SMALL = {name: run for name, run in KINDS.items() if run.dataset != "imagenette"}

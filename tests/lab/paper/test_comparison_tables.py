@@ -11,16 +11,16 @@ from scipy import stats
 from specimens import record_of
 
 from torch_srelu.lab.analysis.tables import Grid
-from torch_srelu.lab.paper.blocks import BLOCKS, contests
-from torch_srelu.lab.paper.contests import wanted
-from torch_srelu.lab.paper.standing import Standing
-from torch_srelu.lab.paper.tables import ablations, differences, paper_tables
+from torch_srelu.lab.paper import comparison_tables, paper_tables
+from torch_srelu.lab.paper.experiments import BLOCKS, required_runs, select_experiments
+from torch_srelu.lab.paper.published import ERRORS
+from torch_srelu.lab.paper.results import PaperResults
 from torch_srelu.lab.records import run_record
 from torch_srelu.lab.records.run_record import Record
 
 
-def test_differences_are_paired_and_corrected_together(standing: Standing) -> None:
-    found = {(d.rival, d.condition): d for d in differences.differences(standing)}
+def test_differences_are_paired_and_corrected_together(paper_results: PaperResults) -> None:
+    found = {(d.baseline, d.condition): d for d in comparison_tables.differences(paper_results)}
     assert list(found) == [
         (rival, condition) for condition in ("cifar10", "cifar100") for rival in ("relu", "prelu")
     ]
@@ -38,7 +38,7 @@ def test_differences_are_paired_and_corrected_together(standing: Standing) -> No
     assert prelu.pooled is not None
     assert prelu.pooled.degrees == 2 + 7 + 7
     assert found["relu", "cifar10"].versus.paired.n == 3
-    tests, others, prelus = differences.grids(standing)
+    tests, others, prelus = comparison_tables.difference_tables(paper_results)
     assert [row[0] for row in tests.rows][:2] == ["ReLU, CIFAR-10", "PReLU, CIFAR-10"]
     assert {row[3] for row in others.rows} == {"16"}
     assert "over 4 tests." in tests.note
@@ -46,12 +46,12 @@ def test_differences_are_paired_and_corrected_together(standing: Standing) -> No
         ["ReLU, CIFAR-10", "+0.07"],
         ["ReLU, CIFAR-100", "-0.01"],
     ]
-    assert differences.quoted(standing) == [tests]
+    assert comparison_tables.main_difference_table(paper_results) == [tests]
 
 
 def test_two_seeds_have_no_interval(results: Path) -> None:
-    few = Standing(record for record in run_record.find(results) if record.run.seed <= 2)
-    tests, _, prelus = differences.grids(few)
+    few = PaperResults(record for record in run_record.find(results) if record.run.seed <= 2)
+    tests, _, prelus = comparison_tables.difference_tables(few)
     for grid in (tests, prelus):
         assert {tuple(row[3:]) for row in grid.rows} == {("-", "2", "-")}
         assert "Holm" not in grid.note  # nothing was tested
@@ -61,8 +61,8 @@ def test_a_test_alone_is_one(results: Path) -> None:
     def counts(record: Record) -> bool:
         return record.run.activation in ("relu", "srelu") and record.run.dataset == "cifar10"
 
-    alone = Standing(filter(counts, run_record.find(results)))
-    assert "over this one test." in differences.grids(alone)[0].note
+    alone = PaperResults(filter(counts, run_record.find(results)))
+    assert "over this one test." in comparison_tables.difference_tables(alone)[0].note
 
 
 def test_rivals_with_options_meet_srelu_at_their_seeds(tmp_path: Path) -> None:
@@ -70,45 +70,45 @@ def test_rivals_with_options_meet_srelu_at_their_seeds(tmp_path: Path) -> None:
     found: list[Record] = []
     for names in (["headline-cifar10", "slopes-cifar10"], ["lrelu-cifar10", "units-cifar10"]):
         known = run_record.results(found)
-        runs = wanted(contests(names), known)
+        runs = required_runs(select_experiments(names), known)
         found += [ended(tmp_path, run) for run in runs if run.key() not in known]
-    standing = Standing(found)
-    further = differences.differences(standing, differences.FURTHER)
-    assert [(d.rival, d.condition) for d in further] == [
+    paper_results = PaperResults(found)
+    further = comparison_tables.differences(paper_results, comparison_tables.FURTHER)
+    assert [(d.baseline, d.condition) for d in further] == [
         (rival, "cifar10") for rival in ("lrelu", "apl", "srelu-manual")
     ]
     assert [d.paper for d in further] == pytest.approx([-1.34, -1.18, -0.20])
     assert {d.versus.paired.n for d in further} == {3}
     seeds = np.arange(1, 4)
     for difference in further:
-        expected = (WRONG["srelu"] + seeds - WRONG[difference.rival] - 2 * seeds).mean() / 2
+        expected = (WRONG["srelu"] + seeds - WRONG[difference.baseline] - 2 * seeds).mean() / 2
         assert difference.versus.paired.mean == pytest.approx(expected)
-    titles = [grid.title for grid in differences.grids(standing)]
+    titles = [grid.title for grid in comparison_tables.difference_tables(paper_results)]
     assert "SReLU's test error minus that of further rivals, 100 epochs" in titles
 
 
-def test_every_meeting_can_be_had() -> None:
+def test_every_comparison_can_be_made() -> None:
     """Its runs are in its blocks, the paper has its errors, and its title is its own."""
-    for meeting in differences.MEETINGS:
-        found = [c for name in meeting.blocks for c in BLOCKS[name].contests]
-        for condition in meeting.conditions:
-            met = {entry.row for c in found if c.condition == condition for entry in c.entries}
-            for name in (meeting.hero, *meeting.rivals):
-                assert f"nin+{name}" in met
-                assert differences.PAPER[name, condition] > 0
-    titles = [meeting.title for meeting in differences.MEETINGS]
+    for asked in comparison_tables.COMPARISONS:
+        found = [e for name in asked.blocks for e in BLOCKS[name].experiments]
+        for condition in asked.conditions:
+            rows = {row for e in found if e.condition == condition for row in e.rows}
+            for name in (asked.target, *asked.baselines):
+                assert f"nin+{name}" in rows
+                assert ERRORS[f"nin+{name}", condition] > 0
+    titles = [asked.title for asked in comparison_tables.COMPARISONS]
     assert len(set(titles)) == len(titles)
     assert "SReLU's test error minus that of its rivals on MNIST, 50 epochs" in titles
 
 
 def test_an_ablation_is_measured_against_srelu_of_the_same_seeds(tmp_path: Path) -> None:
-    contest = contests(["ablation-left"])[-1]
+    contest = select_experiments(["ablation-left"])[-1]
     wrong = {(): 18, ("t_r", "a_r"): 21}
     found = [
         record_of(tmp_path, run, range(wrong[run.fixed] + run.seed % 2), layers=LAYERS, kept=1)
         for run in contest.runs({})
     ]
-    changed, others = ablations.grids(Standing(found))
+    changed, others = comparison_tables.ablation_tables(PaperResults(found))
     left, right = changed.rows[:2]
     mean = np.mean([22, 21, 22]) / 2
     assert left[1:] == [f"{mean:.2f}", "0.29", "+1.50", "-", "3", "-"]  # no spread, no test
@@ -116,7 +116,9 @@ def test_an_ablation_is_measured_against_srelu_of_the_same_seeds(tmp_path: Path)
     assert "`srelu paper run ablations`, 30 runs of 100 epochs" in changed.note
     assert "`srelu paper run units-cifar10`, 6 runs" in changed.note  # not those of CIFAR-100
     assert "`srelu paper run compute`, 3 runs of 110 epochs" in others.note
-    fewer = ablations.grids(Standing(r for r in found if not (r.run.fixed and r.run.seed == 2)))[0]
+    fewer = comparison_tables.ablation_tables(
+        PaperResults(r for r in found if not (r.run.fixed and r.run.seed == 2))
+    )[0]
     assert fewer.rows[0][5] == "2"
     assert "`srelu paper run ablations`, 31 runs of 100 epochs" in fewer.note
 
@@ -131,14 +133,14 @@ def test_an_ablation_that_diverged_was_run(tmp_path: Path) -> None:
             kept=1,
             status="diverged" if run.activation == "srelu-shared" else "finished",
         )
-        for run in contests(["shared-cifar10"])[-1].runs({})
+        for run in select_experiments(["shared-cifar10"])[-1].runs({})
     ]
-    standing = Standing(found)
-    changed, _ = ablations.grids(standing)
+    paper_results = PaperResults(found)
+    changed, _ = comparison_tables.ablation_tables(paper_results)
     assert changed.rows[-1] == ["shared by channels", "diverged", "-", "-", "-", "-", "-"]
     assert "shared by channels: 3 diverged." in changed.note
     assert "srelu paper run shared" not in changed.note
-    rows = {row[0]: row for row in paper_tables.table("table1", standing)[0].rows}
+    rows = {row[0]: row for row in paper_tables.make_tables("table1", paper_results)[0].rows}
     assert rows["NIN + SReLU, shared"][2] == "diverged"
 
 
@@ -153,9 +155,9 @@ def test_an_ablation_without_a_difference_says_why(tmp_path: Path) -> None:
                 kept=1,
                 status="finished" if run.fixed else status,
             )
-            for run in contests(["ablation-left"])[-1].runs({})
+            for run in select_experiments(["ablation-left"])[-1].runs({})
         ]
-        return ablations.grids(Standing(found))[0]
+        return comparison_tables.ablation_tables(PaperResults(found))[0]
 
     grid = changed("diverged", "diverged")
     assert grid.rows[0][1:] == ["10.00", "0.50", "-", "-", "-", "-"]
@@ -164,8 +166,8 @@ def test_an_ablation_without_a_difference_says_why(tmp_path: Path) -> None:
 
 
 def test_a_difference_waits_for_both_sides(tmp_path: Path) -> None:
-    runs = (run for run in contests(["compute-cifar10"])[-1].runs({}) if run.epochs > 100)
+    runs = (run for run in select_experiments(["compute-cifar10"])[-1].runs({}) if run.epochs > 100)
     found = [record_of(tmp_path, run, range(20), layers=LAYERS, kept=1) for run in runs]
-    _, others = ablations.grids(Standing(found))
+    _, others = comparison_tables.ablation_tables(PaperResults(found))
     assert others.rows[1][1:4] == ["10.00", "0.00", "-"]
     assert "`srelu paper run headline-cifar10 headline-cifar100`, 18 runs" in others.note

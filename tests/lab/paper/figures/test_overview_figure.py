@@ -9,15 +9,15 @@ import pytest
 from reproduction import ended
 from scipy import stats
 
-from torch_srelu.lab.paper.blocks import contests
-from torch_srelu.lab.paper.figures import overview
+from torch_srelu.lab.paper import comparison_tables
+from torch_srelu.lab.paper.experiments import select_experiments
+from torch_srelu.lab.paper.figures.overview_figure import ROWS, overview
 from torch_srelu.lab.paper.published import TABLE2, TABLE4
-from torch_srelu.lab.paper.standing import Standing
-from torch_srelu.lab.paper.tables import ablations
+from torch_srelu.lab.paper.results import PaperResults
 
 
-def test_dots_are_the_errors_of_the_seeds_and_the_papers(standing: Standing) -> None:
-    first, second, _ = overview.draw(standing).axes
+def test_dots_are_the_errors_of_the_seeds_and_the_papers(paper_results: PaperResults) -> None:
+    first, second, _ = overview(paper_results).axes
     published = {row.name: row.errors for row in TABLE2.rows}
     for axes, condition in ((first, "cifar10"), (second, "cifar100")):
         rows = ["nin+relu", "nin+prelu", "nin+srelu"]
@@ -28,17 +28,21 @@ def test_dots_are_the_errors_of_the_seeds_and_the_papers(standing: Standing) -> 
         ]  # type: ignore[index]
         seeds = [line for line in axes.lines if line.get_marker() == "o" and len(line.get_xdata())]  # type: ignore[arg-type]
         for line, row in zip(seeds, rows, strict=True):
-            cell = standing.cell(row, condition, "short")
-            assert cell is not None
-            np.testing.assert_array_equal(line.get_xdata(), list(cell.rival.errors.values()))
+            entry = paper_results.entry(row, condition, "short")
+            assert entry is not None
+            np.testing.assert_array_equal(line.get_xdata(), list(entry.errors.values()))
 
 
 def test_a_data_set_of_another_length_says_so(tmp_path: Path) -> None:
-    found = [ended(tmp_path, run) for contest in contests(["mnist"]) for run in contest.runs({})]
-    first, *_ = overview.draw(Standing(found)).axes
+    found = [
+        ended(tmp_path, run)
+        for experiment in select_experiments(["mnist"])
+        for run in experiment.runs({})
+    ]
+    first, *_ = overview(PaperResults(found)).axes
     assert first.get_title() == "MNIST, NIN, 50 epochs"
     diamonds = [line for line in first.lines if line.get_marker() == "D"]
-    expected = [row.errors["mnist"] for row in TABLE4.rows if row.name in overview.ROWS]
+    expected = [row.errors["mnist"] for row in TABLE4.rows if row.name in ROWS]
     shown = [label.get_text() for label in first.get_yticklabels()]
     assert shown == ["ReLU", "PReLU", "SReLU"]
     assert [float(d.get_xdata()[0]) for d in diamonds] == [expected[0], *expected[-2:]]  # type: ignore[index]
@@ -46,26 +50,30 @@ def test_a_data_set_of_another_length_says_so(tmp_path: Path) -> None:
 
 def test_lines_are_the_differences_from_srelu(tmp_path: Path) -> None:
     named = ["headline-cifar10", "ablation-left", "ablation-quantile95"]
-    runs = {run.key(): run for contest in contests(named) for run in contest.runs({})}
+    runs = {
+        run.key(): run for experiment in select_experiments(named) for run in experiment.runs({})
+    }
     found = [
         ended(tmp_path, run, "diverged" if run.quantile == 0.95 else "finished")
         for run in runs.values()
     ]
-    standing = Standing(found)
-    *_, axes = overview.draw(standing).axes
+    paper_results = PaperResults(found)
+    *_, axes = overview(paper_results).axes
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels == ["ReLU, n = 3", "PReLU, n = 3", "left side only, n = 3", "95th percentile"]
     assert [text.get_text() for text in axes.texts] == ["diverged"]
     zero, *lines = axes.lines
     assert list(zero.get_xdata()) == [0, 0]  # type: ignore[call-overload]
     means = [float(line.get_xdata()[0]) for line in lines if line.get_marker() == "o"]  # type: ignore[index]
-    relu, srelu = (standing.cell(f"nin+{name}", "cifar10", "short") for name in ("relu", "srelu"))
+    relu, srelu = (
+        paper_results.entry(f"nin+{name}", "cifar10", "short") for name in ("relu", "srelu")
+    )
     assert relu is not None
     assert srelu is not None
-    pairs = zip(relu.rival.errors.values(), srelu.rival.errors.values(), strict=True)
+    pairs = zip(relu.errors.values(), srelu.errors.values(), strict=True)
     above = [a - b for a, b in pairs]
     assert means[0] == pytest.approx(np.mean(above))
-    left = ablations.answer(ablations.CHANGED[0], standing).versus
+    left = comparison_tables.CHANGED[0].difference(paper_results).versus
     assert left is not None
     assert means[2] == left.paired.mean
     spans = [list(line.get_xdata()) for line in lines if line.get_marker() != "o"]  # type: ignore[call-overload]
@@ -75,4 +83,4 @@ def test_lines_are_the_differences_from_srelu(tmp_path: Path) -> None:
 
 def test_without_records_it_says_how_to_get_them() -> None:
     with pytest.raises(ValueError, match="srelu paper run headline"):
-        overview.draw(Standing([]))
+        overview(PaperResults([]))

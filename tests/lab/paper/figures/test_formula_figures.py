@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from scipy.special import xlogy
 
 from torch_srelu import SReLU
-from torch_srelu.lab.paper.figures.figure_list import DRAWN as FIGURES
-from torch_srelu.lab.paper.figures.figure_list import FORMATS, render
+from torch_srelu.lab.paper.figures.drawing import FORMATS
+from torch_srelu.lab.paper.figures.figure_list import FROM_FORMULAS, draw
 from torch_srelu.lab.report import curves
 
 HEADS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
@@ -23,7 +23,7 @@ def lines(axes: Axes) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def test_figure1_shows_laws_and_their_imitations() -> None:
-    weber, stevens, concave, convex = FIGURES["figure1"]().axes
+    weber, stevens, concave, convex = FROM_FORMULAS["figure1"]().axes
     for k, (p, s) in zip((0.5, 1.0, 1.5), lines(weber), strict=True):
         np.testing.assert_allclose(p * s, k * xlogy(p, p), atol=1e-12)  # s = k log p
     for e, (p, s) in zip((0.5, 1.0, 1.6, 3.0), lines(stevens), strict=True):
@@ -38,7 +38,7 @@ def test_figure1_shows_laws_and_their_imitations() -> None:
 
 
 def test_figure2_shows_the_family() -> None:
-    panels = {axes.get_title(): lines(axes) for axes in FIGURES["figure2"]().axes}
+    panels = {axes.get_title(): lines(axes) for axes in FROM_FORMULAS["figure2"]().axes}
     x, relu = panels["ReLU"][0]
     np.testing.assert_array_equal(relu, np.maximum(x, 0))
     np.testing.assert_allclose(panels["LReLU"][0][1], np.where(x > 0, x, 0.1 * x))
@@ -54,9 +54,9 @@ def test_figure2_shows_the_family() -> None:
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_every_kind_of_file(kind: str) -> None:
-    data = render(FIGURES["figure2"](), kind)
+    data = draw("figure2", kind)
     assert data.startswith(HEADS[kind])
-    assert data == render(FIGURES["figure2"](), kind)  # the same figure is the same file
+    assert data == draw("figure2", kind)  # the same figure is the same file
 
 
 def test_knots_are_the_whole_function() -> None:

@@ -10,18 +10,15 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ....module import NAMES as PARAMETERS
-from ...analysis.comparison import Rival
-from ...analysis.learned_parameters import in_order, layers
-from ...analysis.tables import NOTHING, Grid
-from ...config.recipes import LENGTHS
-from ...training.inspection import IMAGES
-from ..blocks import CIFAR
-from ..published import LEARNED, LEARNED_NAMES, TITLES
-from ..standing import Cell, Standing
-from . import ablations, thaw
-from .cells import mean_error
-from .differences import NAMES
+from ...module import NAMES as PARAMETERS
+from ..analysis.learned_parameters import LEARNED_NAMES, in_order, layers
+from ..analysis.tables import NOTHING, Grid
+from ..config.recipes import LENGTHS
+from ..training.inspection import IMAGES
+from .comparison_tables import NAMES, changed_entries
+from .learned_tables import adaptation_tables
+from .published import CIFAR, LEARNED, TITLES
+from .results import Entry, PaperResults
 
 FITTED = ("train_loss", "train_error", "test_loss")  # of the results
 FITTED_NOTE = (
@@ -38,44 +35,43 @@ WEIGHTS_NOTE = (
 )
 
 
-def grids(standing: Standing) -> list[Grid]:
+def make_tables(results: PaperResults) -> list[Grid]:
     """The tables for each data set and length that has records, and when t_r was set."""
     made = []
     for length in LENGTHS:
         for condition in CIFAR:
-            cells = {name: standing.cell(f"nin+{name}", condition, length) for name in NAMES}
-            found = {name: cell for name, cell in cells.items() if cell and cell.rival.finished}
-            if found:
+            found = {name: results.entry(f"nin+{name}", condition, length) for name in NAMES}
+            entries = {name: entry for name, entry in found.items() if entry and entry.finished}
+            if entries:
                 title = f"{TITLES[condition]}, {LENGTHS[length][condition]} epochs"
-                fitted = {NAMES[name]: cell.rival for name, cell in found.items()}
-                made += [_fitted(title, fitted), _inputs(title, condition, found)]
-                weighed = {name: cell for name, cell in found.items() if any(_weights(cell))}
+                fitted = {NAMES[name]: entry for name, entry in entries.items()}
+                made += [_fitted(title, fitted), _inputs(title, condition, entries)]
+                weighed = {name: entry for name, entry in entries.items() if any(_weights(entry))}
                 if weighed:
                     made.append(_weighed(title, weighed))
-    changed = ablations.changed(standing)
+    changed = changed_entries(results)
     if changed:
         made.append(
             _fitted("SReLU with one decision changed, reuse, longer ReLU, CIFAR-10", changed)
         )
-    return [*made, *thaw.grids(standing)]
+    return [*made, *adaptation_tables(results)]
 
 
-def _fitted(title: str, rivals: Mapping[str, Rival]) -> Grid:
+def _fitted(title: str, entries: Mapping[str, Entry]) -> Grid:
     rows = []
-    for name, rival in rivals.items():
-        results = [record.result for record in rival.finished if record.result]
+    for name, entry in entries.items():
+        results = [record.result for record in entry.finished if record.result]
         train_loss, train_error, test_loss = (
             float(np.mean([result[what] for result in results])) for what in FITTED
         )
-        averaged = Cell(rival).averaged
         rows.append(
             [
                 name,
                 f"{train_loss:.3f}",
                 f"{100 * train_error:.2f}",
                 f"{test_loss:.3f}",
-                mean_error(rival),
-                f"{averaged.mean:.2f}" if averaged else NOTHING,
+                entry.mean_error,
+                f"{entry.averaged.mean:.2f}" if entry.averaged else NOTHING,
                 str(len(results)),
             ]
         )
@@ -83,46 +79,47 @@ def _fitted(title: str, rivals: Mapping[str, Rival]) -> Grid:
     return Grid(f"How well they fit: {title}", headers, rows, FITTED_NOTE)
 
 
-def _inputs(title: str, condition: str, cells: Mapping[str, Cell]) -> Grid:
-    learned = layers(cells["srelu"].rival) if "srelu" in cells else {}
+def _inputs(title: str, condition: str, entries: Mapping[str, Entry]) -> Grid:
+    learned = layers(entries["srelu"]) if "srelu" in entries else {}
     own, published = PARAMETERS.index("t_r"), LEARNED_NAMES.index("t_r")
+    values = {name: _magnitudes(entry) for name, entry in entries.items()}
     rows = [
         [
             *line,
             _number(learned[line[0]].mean[own] if line[0] in learned else None),
             _number(LEARNED[condition][line[0]][published]),
         ]
-        for line in _by_layer(cells, {name: _magnitudes(cell) for name, cell in cells.items()}, 2)
+        for line in _by_layer(entries, values, 2)
     ]
-    headers = ["layer", *(NAMES[name] for name in cells), "t_r", "t_r paper"]
+    headers = ["layer", *(NAMES[name] for name in entries), "t_r", "t_r paper"]
     return Grid(f"Mean magnitude of inputs: {title}", headers, rows, INPUTS_NOTE)
 
 
-def _weighed(title: str, cells: Mapping[str, Cell]) -> Grid:
-    rows = _by_layer(cells, {name: _weights(cell) for name, cell in cells.items()}, 4)
-    headers = ["layer", *(NAMES[name] for name in cells)]
+def _weighed(title: str, entries: Mapping[str, Entry]) -> Grid:
+    rows = _by_layer(entries, {name: _weights(entry) for name, entry in entries.items()}, 4)
+    headers = ["layer", *(NAMES[name] for name in entries)]
     return Grid(f"Root mean square of weights: {title}", headers, rows, WEIGHTS_NOTE)
 
 
 def _by_layer(
-    cells: Mapping[str, Cell], values: Mapping[str, list[Mapping[str, float]]], digits: int
+    entries: Mapping[str, Entry], values: Mapping[str, list[Mapping[str, float]]], digits: int
 ) -> list[list[str]]:
-    """A line for each layer: its name and, for each cell, the mean of its runs' values."""
-    run = next(iter(cells.values())).run
+    """A line for each layer: its name and, for each entry, the mean of its runs' values."""
+    run = next(iter(entries.values())).run
     means = {name: _mean(runs) for name, runs in values.items()}
     names = in_order(run, {layer for mean in means.values() for layer in mean})
     return [
-        [layer, *(_number(means[name].get(layer), digits) for name in cells)] for layer in names
+        [layer, *(_number(mean.get(layer), digits) for mean in means.values())] for layer in names
     ]
 
 
-def _magnitudes(cell: Cell) -> list[Mapping[str, float]]:
-    kept = [record.inputs() for record in cell.rival.finished]
+def _magnitudes(entry: Entry) -> list[Mapping[str, float]]:
+    kept = [record.inputs() for record in entry.finished]
     return [{n: m[-1].item() for n, m in inputs.magnitude.items()} for inputs in kept if inputs]
 
 
-def _weights(cell: Cell) -> list[Mapping[str, float]]:
-    kept = [record.weights() for record in cell.rival.finished]
+def _weights(entry: Entry) -> list[Mapping[str, float]]:
+    kept = [record.weights() for record in entry.finished]
     return [{n: w[-1].item() for n, w in weights.items()} for weights in kept if weights]
 
 

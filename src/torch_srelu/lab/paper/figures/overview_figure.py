@@ -11,32 +11,26 @@ from matplotlib.lines import Line2D
 
 from ...config.recipes import CONDITIONS, LENGTHS
 from ...util.colors import OWN
-from ..published import TABLE2, TABLE4, TITLES, Row
-from ..standing import Standing
-from ..tables import ablations
-from ..tables.cells import mean_error
-from ..tables.differences import FIRST, FURTHER, NAMES, differences
+from ..comparison_tables import CHANGED, FIRST, FURTHER, NAMES, differences
+from ..published import ERRORS, TABLE2, TABLE4, TITLES
+from ..results import PaperResults
 from .drawing import GRID, INK, SOFT, styled
 
 ROWS = ("nin+relu", "nin+lrelu", "nin+prelu", "nin+apl", "nin+srelu-manual", "nin+srelu")
-# By condition, and there by name.
-PUBLISHED: dict[str, dict[str, Row]] = {
-    condition: {row.name: row for row in table.rows if row.name in ROWS}
-    for table in (TABLE2, TABLE4)
-    for condition in table.conditions
-}
+ROW_TITLES = {row.name: row.title.removeprefix("NIN + ") for row in TABLE2.rows}
 COLUMNS = 2
 # The paper's mark is above the middle of its row, the seeds of each length at and below it.
 ABOVE, OFFSET = -0.22, {"published": 0.0, "short": 0.22}
 DARKNESS = {"published": 1.0, "short": 0.4}
 
 
-def draw(standing: Standing) -> Figure:
+def overview(results: PaperResults) -> Figure:
     """Draws the errors of each data set that SReLU was trained on, and SReLU's changes below."""
-    conditions = [c for c in PUBLISHED if any(standing.cell(ROWS[-1], c, n) for n in LENGTHS)]
+    known = (*TABLE2.conditions, *TABLE4.conditions)
+    conditions = [c for c in known if any(results.entry(ROWS[-1], c, n) for n in LENGTHS)]
     if not conditions:
         raise ValueError("no run with SReLU has a record yet: `srelu paper run headline`")
-    changes = list(_changes(standing))
+    changes = list(_changes(results))
     rows = -(-len(conditions) // COLUMNS)
     heights = (0.3 + 2.0 * rows, 0.6 + 0.19 * len(changes))
     with styled():
@@ -44,7 +38,7 @@ def draw(standing: Standing) -> Figure:
         above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights).ravel()
         panels = above.subplots(rows, COLUMNS, squeeze=False).ravel()
         for axes, condition in zip(panels, conditions, strict=False):
-            _errors(axes, condition, standing)
+            _errors(axes, condition, results)
         for axes in panels[len(conditions) :]:  # there is room for the key
             axes.set_axis_off()
             axes.legend(handles=_key(), loc="center", labelspacing=1.2, frameon=False)
@@ -54,22 +48,21 @@ def draw(standing: Standing) -> Figure:
     return figure
 
 
-def _errors(axes: Axes, condition: str, standing: Standing) -> None:
+def _errors(axes: Axes, condition: str, results: PaperResults) -> None:
     """One line a row: the paper's error, and ours of every seed, by length."""
-    shown = [row for row in ROWS if any(standing.cell(row, condition, n) for n in LENGTHS)]
-    published = PUBLISHED[condition]
+    shown = [row for row in ROWS if any(results.entry(row, condition, n) for n in LENGTHS)]
     for place, row in enumerate(shown):
-        colour, paper = _colour(row), published[row].errors[condition]
+        colour = OWN.get(row.removeprefix("nin+").removesuffix("-manual"), SOFT)
+        paper = ERRORS[row, condition]
         axes.plot(paper, place + ABOVE, "D", mfc="none", mec=INK, markersize=5)
         for length, offset in OFFSET.items():
-            cell = standing.cell(row, condition, length)
-            errors = list(cell.rival.errors.values()) if cell else []
+            entry = results.entry(row, condition, length)
+            errors = list(entry.errors.values()) if entry else []
             heights = [place + offset] * len(errors)
             axes.plot(errors, heights, "o", color=colour, alpha=DARKNESS[length], markersize=4)
-    titles = [published[row].title.removeprefix("NIN + ") for row in shown]
     axes.set_title(f"{TITLES[condition]}, NIN{_other_length(condition)}", fontsize=9.5)
     axes.set(xlabel="test error, %")
-    _rows(axes, titles)
+    _rows(axes, [ROW_TITLES[row] for row in shown])
 
 
 def _other_length(condition: str) -> str:
@@ -78,40 +71,40 @@ def _other_length(condition: str) -> str:
     return "" if epochs == LENGTHS["short"]["cifar10"] else f", {epochs} epochs"
 
 
-class Change(NamedTuple):
-    """What an activation's error is above SReLU's."""
+class ErrorChange(NamedTuple):
+    """What an error is above SReLU's."""
 
     words: str
     colour: str
     mean: float | None  # None: no run finished
     interval: tuple[float, float] | None
-    fate: str  # of the runs, where none finished
+    status: str  # of the runs, where none finished
 
 
-def _changes(standing: Standing) -> Iterator[Change]:
-    """Rivals, and SReLU with one decision changed, by what they are above SReLU on CIFAR-10."""
-    met = [d for meeting in (FIRST, FURTHER) for d in differences(standing, meeting)]
-    for d in met:
-        if d.condition == "cifar10" and d.rival != "srelu-manual":  # which is a change, below
-            found = d.versus.paired
-            words = f"{NAMES[d.rival]}, n = {found.n}"
-            span = found.interval and (-found.interval[1], -found.interval[0])
-            yield Change(words, OWN.get(d.rival, SOFT), -found.mean, span, "")
-    for question in ablations.CHANGED:
-        rival, _, versus = ablations.answer(question, standing)
+def _changes(results: PaperResults) -> Iterator[ErrorChange]:
+    """Other activations, and SReLU with one decision changed, against SReLU on CIFAR-10."""
+    found = [d for asked in (FIRST, FURTHER) for d in differences(results, asked)]
+    for d in found:
+        if d.condition == "cifar10" and d.baseline != "srelu-manual":  # which is a change, below
+            paired = d.versus.paired
+            words = f"{NAMES[d.baseline]}, n = {paired.n}"
+            span = paired.interval and (-paired.interval[1], -paired.interval[0])
+            yield ErrorChange(words, OWN.get(d.baseline, SOFT), -paired.mean, span, "")
+    for pair in CHANGED:
+        _, changed, _, versus = pair.difference(results)
         if versus is not None:
-            words = f"{question.words}, n = {versus.paired.n}"
-            yield Change(words, INK, versus.paired.mean, versus.paired.interval, "")
-        elif rival is not None and rival.summary is None:
-            yield Change(question.words, INK, None, None, mean_error(rival))
+            words = f"{pair.words}, n = {versus.paired.n}"
+            yield ErrorChange(words, INK, versus.paired.mean, versus.paired.interval, "")
+        elif changed is not None and changed.summary is None:
+            yield ErrorChange(pair.words, INK, None, None, changed.mean_error)
 
 
-def _forest(axes: Axes, changes: Sequence[Change]) -> None:
+def _forest(axes: Axes, changes: Sequence[ErrorChange]) -> None:
     """One line a change: its difference and its interval."""
     axes.axvline(0, color=OWN["srelu"], linewidth=1.0)
     for place, change in enumerate(changes):
         if change.mean is None:
-            axes.text(0.03, place, change.fate, va="center", fontsize=8, color=SOFT)
+            axes.text(0.03, place, change.status, va="center", fontsize=8, color=SOFT)
             continue
         if change.interval:
             axes.plot(change.interval, [place, place], color=change.colour, linewidth=1.2)
@@ -130,10 +123,6 @@ def _rows(axes: Axes, names: Sequence[str]) -> None:
     axes.set_axisbelow(True)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
-
-
-def _colour(row: str) -> str:
-    return OWN.get(row.removeprefix("nin+").removesuffix("-manual"), SOFT)
 
 
 def _key() -> list[Line2D]:

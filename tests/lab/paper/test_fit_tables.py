@@ -7,24 +7,24 @@ import pytest
 from reproduction import all_of, ended
 
 from torch_srelu.lab.analysis.tables import NOTHING
-from torch_srelu.lab.paper.blocks import contests
-from torch_srelu.lab.paper.standing import Standing
-from torch_srelu.lab.paper.tables import fit
+from torch_srelu.lab.paper import fit_tables
+from torch_srelu.lab.paper.experiments import select_experiments
+from torch_srelu.lab.paper.results import PaperResults
 
 
-def test_numbers_are_means_of_the_records(standing: Standing) -> None:
-    fitted, inputs, weights, *others = fit.grids(standing)
+def test_numbers_are_means_of_the_records(paper_results: PaperResults) -> None:
+    fitted, inputs, weights, *others = fit_tables.make_tables(paper_results)
     assert len(others) == 3  # CIFAR-100
-    cell = standing.cell("nin+prelu", "cifar10", "short")
-    assert cell is not None
-    runs = cell.rival.finished
+    entry = paper_results.entry("nin+prelu", "cifar10", "short")
+    assert entry is not None
+    runs = entry.finished
     name, loss, error, _, test, averaged, n = fitted.rows[1]
     assert (name, n) == ("PReLU", str(len(runs)))
     assert float(loss) == pytest.approx(np.mean([r.metrics[-1].train_loss for r in runs]), abs=1e-3)
     assert float(error) == pytest.approx(
         np.mean([100 * r.metrics[-1].train_error for r in runs]), abs=1e-2
     )
-    assert float(test) == pytest.approx(np.mean(list(cell.rival.errors.values())), abs=1e-2)
+    assert float(test) == pytest.approx(np.mean(list(entry.errors.values())), abs=1e-2)
     assert float(averaged) == pytest.approx(float(test) / 2, abs=1e-2)  # as `record_of` has it
     for grid, values in (
         (inputs, [r.inputs().magnitude["conv2"][-1] for r in runs]),
@@ -37,11 +37,15 @@ def test_numbers_are_means_of_the_records(standing: Standing) -> None:
 
 
 def test_changed_srelu_has_a_table_of_its_own(tmp_path: Path) -> None:
-    runs = contests(["ablation-left"])[-1].runs({})
-    standing = Standing(ended(tmp_path, run) for run in runs)
-    (changed,) = (grid for grid in fit.grids(standing) if "one decision changed" in grid.title)
+    runs = select_experiments(["ablation-left"])[-1].runs({})
+    paper_results = PaperResults(ended(tmp_path, run) for run in runs)
+    (changed,) = (
+        grid
+        for grid in fit_tables.make_tables(paper_results)
+        if "one decision changed" in grid.title
+    )
     (row,) = changed.rows
-    left = standing.rival("ablation-left", "srelu:left")
+    left = paper_results.entry_of("ablation-left", "srelu:left")
     assert left is not None
     losses = [r.result["test_loss"] for r in left.finished if r.result]
     assert (row[0], row[-1]) == ("left side only", "3")
@@ -54,7 +58,7 @@ def test_what_was_not_recorded_is_left_out(tmp_path: Path) -> None:
         (record.folder / "weights.safetensors").unlink()
         if record.run.activation == "prelu":
             (record.folder / "inputs.safetensors").unlink()
-    _, inputs, *others = fit.grids(Standing(found))
+    _, inputs, *others = fit_tables.make_tables(PaperResults(found))
     assert others == []
     assert {row[2] for row in inputs.rows} == {NOTHING}
-    assert fit.grids(Standing([])) == []
+    assert fit_tables.make_tables(PaperResults([])) == []

@@ -8,37 +8,33 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from ...analysis.tables import NOTHING, Grid
-from ...models import network_registry
-from ..published import IMAGENET, TITLES, Table
-from ..rows import ROWS
-from ..systems import SYSTEMS
+from ..analysis.tables import NOTHING, Grid
+from ..models import network_registry
+from .published import IMAGENET, TITLES, PublishedTable
+from .rows import ROWS, SYSTEMS
 
 _HEADS = "heads."  # of networks that have some in training alone
 
 
-# What is wrong with the paper's own numbers.
+# What is wrong with the paper's own numbers, by table.
 _COPIED = "The paper has 1.42K and 5.68K, CIFAR-10's, for the activations of all three data sets."
-PUBLISHED = {2: _COPIED, 4: _COPIED, 5: "The paper's 5M and 21.6K fit no count of ours."}
+_WRONG = {2: _COPIED, 4: _COPIED, 5: "The paper's 5M and 21.6K fit no count of ours."}
 
 
-def grid(table: Table) -> Grid:
+def make_table(published: PublishedTable) -> Grid:
     """The numbers of parameters of a table's networks, counted, beside the paper's."""
-    shown: dict[str, list[list[str]]] = {}  # by row, in the paper's order
-    for condition in table.conditions:
-        for row in table.under(condition) if "+" not in condition else ():
+    rows = []
+    for row in (*published.rows, *published.beside):
+        for condition in (c for c in row.errors if "+" not in c):
             weights, extra = count(row.name, condition)
             counted = f"{weights:,}" + (f" + {extra:,}" if extra else "")
-            line = [row.title, TITLES[condition], row.parameters or NOTHING, counted]
-            shown.setdefault(row.name, []).append(line)
-    order = [row.name for row in (*table.rows, *table.beside) if row.name in shown]
+            rows.append([row.title, TITLES[condition], row.parameters or NOTHING, counted])
     note = "Counted in the networks that are trained here: weights and biases + activations."
-    note += f" {PUBLISHED[table.number]}" if table.number in PUBLISHED else ""
-    if any(row.name in SYSTEMS for row in table.rows):
+    note += f" {_WRONG[published.number]}" if published.number in _WRONG else ""
+    if any(row.name in SYSTEMS for row in published.rows):
         note += " Heads that are absent at test are not counted."
     headers = ["model", "data", "paper", "ours"]
-    rows = [line for name in order for line in shown[name]]
-    return Grid(f"Table {table.number}: numbers of parameters", headers, rows, note)
+    return Grid(f"Table {published.number}: numbers of parameters", headers, rows, note)
 
 
 def count(row: str, condition: str) -> tuple[int, int]:
@@ -50,7 +46,7 @@ def count(row: str, condition: str) -> tuple[int, int]:
         >>> count("nin+srelu", "cifar10")
         (966986, 5672)
     """
-    run = SYSTEMS[row](condition, 1) if row in SYSTEMS else ROWS[row](condition, 1)
+    run = (SYSTEMS.get(row) or ROWS[row])(condition, 1)
     net = "googlenet-imagenet" if condition == IMAGENET else run.net
     with _Unfilled():
         built = network_registry.plan(net).build(run.activation, run.options)

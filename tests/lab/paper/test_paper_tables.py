@@ -11,20 +11,18 @@ from scipy import stats
 from specimens import record_of
 
 from torch_srelu.lab.models.nin_networks import build
-from torch_srelu.lab.paper.blocks import contests
-from torch_srelu.lab.paper.contests import wanted
+from torch_srelu.lab.paper import paper_tables, parameter_counts
+from torch_srelu.lab.paper.experiments import required_runs, select_experiments
 from torch_srelu.lab.paper.published import LEARNED, TABLES
-from torch_srelu.lab.paper.standing import Standing
-from torch_srelu.lab.paper.systems import SYSTEMS
-from torch_srelu.lab.paper.tables import paper_tables, parameters, row_list
-from torch_srelu.lab.paper.variants import SLOPES, slope_candidate
+from torch_srelu.lab.paper.results import PaperResults
+from torch_srelu.lab.paper.rows import ROWS, SLOPES, SYSTEMS
 from torch_srelu.lab.records import run_record
 
 KEYS = ["row", "condition", "paper", "ours", "protocol", "note"]
 
 
-def test_json_is_as_agreed(standing: Standing) -> None:
-    entries = paper_tables.entries("table2", standing)
+def test_json_is_as_agreed(paper_results: PaperResults) -> None:
+    entries = paper_tables.plain_values("table2", paper_results)
     assert all(list(e) == KEYS for e in entries)
     by_cell = {(e["row"], e["condition"]): e for e in entries}
     assert len(by_cell) == len(entries) == (11 + 3) + (12 + 2) + 10 + 6  # the paper's, and ours
@@ -48,24 +46,28 @@ def test_json_is_as_agreed(standing: Standing) -> None:
     assert by_cell["linear", "cifar100"]["paper"] is None
 
 
-def test_every_table_has_text_and_values(standing: Standing) -> None:
+def test_every_table_has_text_and_values(paper_results: PaperResults) -> None:
     for name in paper_tables.NAMES:
         assert all(
-            len(row) == len(g.headers) for g in paper_tables.table(name, standing) for row in g.rows
+            len(row) == len(g.headers)
+            for g in paper_tables.make_tables(name, paper_results)
+            for row in g.rows
         )
-        assert all(list(e) == KEYS for e in paper_tables.entries(name, standing))
+        assert all(list(e) == KEYS for e in paper_tables.plain_values(name, paper_results))
 
 
-def test_table3_has_means_and_spread_over_channels(standing: Standing) -> None:
-    cell = standing.cell("nin+srelu", "cifar10", "short")
-    assert cell is not None
-    last = np.stack([r.parameters()["cccp4"][-1].numpy() for r in cell.rival.finished])
-    thresholds, slopes, *_ = paper_tables.table("table3", standing)
+def test_table3_has_means_and_spread_over_channels(paper_results: PaperResults) -> None:
+    entry = paper_results.entry("nin+srelu", "cifar10", "short")
+    assert entry is not None
+    last = np.stack([r.parameters()["cccp4"][-1].numpy() for r in entry.finished])
+    thresholds, slopes, *_ = paper_tables.make_tables("table3", paper_results)
     (row,) = (row for row in slopes.rows if row[0] == "cccp4")
     a_r = last[:, 1]  # t_r, a_r, t_l, a_l in records; t_r, t_l, a_r, a_l in the paper's table
     assert row[1:4] == ["0.77", f"{a_r.mean():.2f}", f"{a_r.std():.2f}"]
     assert thresholds.rows[0][4] == "-0.48"
-    entries = {(e["row"], e["condition"]): e for e in paper_tables.entries("table3", standing)}
+    entries = {
+        (e["row"], e["condition"]): e for e in paper_tables.plain_values("table3", paper_results)
+    }
     assert len(entries) == 2 * 9 * 4
     ours = entries["nin+srelu:cccp4:a_r", "cifar10"]["ours"]
     assert ours["mean"] == pytest.approx(a_r.mean())
@@ -75,23 +77,27 @@ def test_table3_has_means_and_spread_over_channels(standing: Standing) -> None:
 
 def test_every_cell_has_a_number_or_a_command() -> None:
     for name, table in TABLES.items():
-        known = {contest.name for contest in contests()}
-        for value in paper_tables.entries(name, Standing([])):
+        known = {contest.name for contest in select_experiments()}
+        for value in paper_tables.plain_values(name, PaperResults([])):
             (command,) = re.findall(
                 r"not run: `srelu paper run (\S+)`, \d+ runs? of", value["note"]
             )
             assert command in known
-        shown = [g for g in paper_tables.table(name, Standing([])) if "parameters" not in g.title]
-        assert [len(g.rows) for g in shown] == [len(table.under(c)) for c in table.conditions]
+        shown = [
+            g
+            for g in paper_tables.make_tables(name, PaperResults([]))
+            if "parameters" not in g.title
+        ]
+        assert [len(g.rows) for g in shown] == [len(table.rows_under(c)) for c in table.conditions]
 
 
-def test_every_row_is_listed_with_its_command_and_cost(standing: Standing) -> None:
-    made = {grid.title: grid.rows for grid in row_list.grids(standing)}
+def test_every_row_is_listed_with_its_command_and_cost(paper_results: PaperResults) -> None:
+    made = {grid.title: grid.rows for grid in paper_tables.row_tables(paper_results)}
     twice = {"cifar10", "cifar100"}  # where some rows have two lengths
     for (table, condition), rows in zip(
         ((t, c) for t in TABLES.values() for c in t.conditions), made.values(), strict=True
     ):
-        own = len(table.under(condition))
+        own = len(table.rows_under(condition))
         assert len(rows) > own if condition in twice else len(rows) == own
     for title, line in {
         "Table 4: MNIST": [
@@ -121,13 +127,15 @@ def test_a_short_run_is_called_short(tmp_path: Path) -> None:
         record_of(tmp_path, SYSTEMS[row]("cifar10", 1), range(wrong), kept=1)
         for row, wrong in (("maxout", 30), ("dsn", 20), ("nin", 10))
     ]
-    standing = Standing(found)
-    lines = {row[0]: row for row in paper_tables.table("table2", standing)[0].rows}
+    paper_results = PaperResults(found)
+    lines = {row[0]: row for row in paper_tables.make_tables("table2", paper_results)[0].rows}
     assert lines["Maxout"][1:7] == ["11.68", "15.00 short", "-", "-", "1", "7.50"]
     assert lines["DSN"][1:7] == ["9.78", "10.00", "-", "-", "1", "5.00"]
     assert lines["NIN"][1:7] == ["10.41", "5.00", "-", "-", "1", "2.50"]
     values = {
-        e["row"]: e for e in paper_tables.entries("table2", standing) if e["condition"] == "cifar10"
+        e["row"]: e
+        for e in paper_tables.plain_values("table2", paper_results)
+        if e["condition"] == "cifar10"
     }
     assert "ours is short, 60 of 500 epochs, and not to be ranked" in values["maxout"]["note"]
     assert "short" not in values["dsn"]["note"]
@@ -141,7 +149,7 @@ def test_a_system_is_measured_by_a_linear_classifier_on_its_input(tmp_path: Path
         record_of(tmp_path, SYSTEMS[row]("cifar10", 1), range(n), kept=1)
         for row, n in wrong.items()
     ]
-    entries = paper_tables.entries("table2", Standing(found))
+    entries = paper_tables.plain_values("table2", PaperResults(found))
     notes = {e["row"]: e["note"] for e in entries if e["condition"] == "cifar10"}
     for row, words in {"maxout": "; better", "dsn": "; better", "apl": "; NOT better"}.items():
         assert f"{words} than a linear classifier on the same input" in notes[row]
@@ -149,12 +157,14 @@ def test_a_system_is_measured_by_a_linear_classifier_on_its_input(tmp_path: Path
 
 
 def test_the_slope_that_was_chosen_is_named(tmp_path: Path) -> None:
-    candidates = [slope_candidate(slope, "cifar10", 1) for slope in SLOPES]
+    candidates = [ROWS[f"lrelu:{slope}"]("cifar10", 1) for slope in SLOPES]
     found = [record_of(tmp_path, run, kept=1) for run in candidates]  # equal: the first is taken
-    standing = Standing(found)
-    chosen = wanted(contests(["lrelu-cifar10"]), standing.results)
-    standing = Standing([*found, *(record_of(tmp_path, run, kept=1) for run in chosen[4:])])
-    entries = paper_tables.entries("table2", standing)
+    paper_results = PaperResults(found)
+    chosen = required_runs(select_experiments(["lrelu-cifar10"]), paper_results.by_key)
+    paper_results = PaperResults(
+        [*found, *(record_of(tmp_path, run, kept=1) for run in chosen[4:])]
+    )
+    entries = paper_tables.plain_values("table2", paper_results)
     (note,) = (e["note"] for e in entries if e["row"] == "nin+lrelu" and e["ours"])
     assert "ours has the slope 0.01, chosen on validation data" in note
 
@@ -166,17 +176,21 @@ def test_photographs_have_top_5_errors_and_a_rate(tmp_path: Path) -> None:
     run_record.write_run(made.folder, run, made.environment, {**(made.result or {}), **more})
     found = run_record.load(made.folder)
     rate = 9440 / np.median([metrics.seconds for metrics in found.metrics])
-    (note,) = (e["note"] for e in paper_tables.entries("table5", Standing([found])) if e["ours"])
+    (note,) = (
+        e["note"] for e in paper_tables.plain_values("table5", PaperResults([found])) if e["ours"]
+    )
     assert "top-5 error 2.50 %" in note
     assert f"{rate:.0f} images a second in training, alone on its device" in note
     assert "2 images could not be decoded" in note
 
 
 def test_imagenet_is_ours_on_ten_classes(tmp_path: Path) -> None:
-    runs = wanted(contests(["googlenet"]), {})
-    standing = Standing([record_of(tmp_path, run, range(run.seed), kept=1) for run in runs])
-    assert standing.missing(contests(["googlenet"])) == []
-    values = paper_tables.entries("table5", standing)
+    runs = required_runs(select_experiments(["googlenet"]), {})
+    paper_results = PaperResults(
+        [record_of(tmp_path, run, range(run.seed), kept=1) for run in runs]
+    )
+    assert paper_results.missing(select_experiments(["googlenet"])) == []
+    values = paper_tables.plain_values("table5", paper_results)
     assert [(e["row"], e["paper"], e["ours"]["n"]) for e in values] == [
         ("googlenet", 11.1, 2),
         ("googlenet+srelu", 9.86, 2),
@@ -205,10 +219,10 @@ def test_imagenet_is_ours_on_ten_classes(tmp_path: Path) -> None:
     ],
 )
 def test_parameters_are_those_of_the_networks(row, condition, expected) -> None:
-    assert parameters.count(row, condition) == expected
+    assert parameter_counts.count(row, condition) == expected
 
 
 def test_networks_are_filled_again_after_a_count() -> None:
-    parameters.count("nin", "cifar10")
+    parameter_counts.count("nin", "cifar10")
     weight = build("nin-cifar10", "relu", seed=1).get_submodule("conv1.conv").weight
     assert weight.std().item() == pytest.approx(0.05, rel=0.05)  # type: ignore[union-attr]
