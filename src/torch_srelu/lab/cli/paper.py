@@ -132,16 +132,16 @@ def _draw(name: str, out: Path, results: Callable[[], PaperResults | None]) -> N
         console.print(Text(f"{name} is in {out}"))
 
 
-def _made_from_records(
-    make: Callable[[PaperResults], list[Grid]], without: str = ""
+def _from_records(
+    make: Callable[[PaperResults], list[Grid]], missing: str = ""
 ) -> Callable[..., None]:
-    """Prints tables; if there are none, the error says so."""
+    """Prints tables; where there are none, the error names what is ``missing``."""
 
     def command(results: ResultsFolder = None) -> None:
         with one_line_errors():
             made = make(PaperResults.committed(results))
-            if without and not made:
-                raise ValueError(f"{without} a record yet: `srelu paper run headline`")
+            if missing and not made:
+                raise ValueError(f"{missing} a record yet: `srelu paper run headline`")
             _print(made)
 
     return command
@@ -150,19 +150,19 @@ def _made_from_records(
 app.command(
     "ablations",
     help="What the gain is made of: SReLU with one decision changed or reused, ReLU for longer.",
-)(_made_from_records(ablation_tables))
+)(_from_records(ablation_tables))
 app.command(
     "fit",
     help="How well the networks fit, and how large their weights and inputs are, from the records.",
-)(_made_from_records(fit_tables.make_tables, "no run has"))
+)(_from_records(fit_tables.make_tables, "no run has"))
 app.command(
     "rows",
     help="Every row of Tables 1, 2, 4 and 5: its command and cost, the paper's value and ours.",
-)(_made_from_records(paper_tables.row_tables))
+)(_from_records(paper_tables.row_tables))
 app.command(
     "differences",
     help="SReLU against ReLU and PReLU: paired differences, intervals and tests.",
-)(_made_from_records(difference_tables, "no two rivals have"))
+)(_from_records(difference_tables, "no two rivals have"))
 for _make, _commands in (
     (_table, TABLES),
     (_formula_figure, FORMULA_FIGURES),

@@ -32,7 +32,7 @@ NAMES = {
 
 
 @dataclass(frozen=True)
-class TargetComparison:
+class ComparisonFamily:
     """An activation against baselines: one family of tests.
 
     Attributes:
@@ -60,23 +60,23 @@ class TargetComparison:
 _MAIN, _FIRST, _LATER = ("relu", "prelu"), ("headline", "seeds"), ("lrelu", "apl", "srelu-manual")
 _PUBLISHED = tuple(f"published-{c}" for c in CIFAR)
 _FLIPS = (FLIPS10, FLIPS100)
-FIRST = TargetComparison("srelu", _MAIN, _FIRST)
-FURTHER = TargetComparison("srelu", _LATER, ("lrelu", "units"), words="further rivals")
+FIRST = ComparisonFamily("srelu", _MAIN, _FIRST)
+FURTHER = ComparisonFamily("srelu", _LATER, ("lrelu", "units"), words="further rivals")
 COMPARISONS = (
     FIRST,
-    TargetComparison("prelu", ("relu",), _FIRST),
+    ComparisonFamily("prelu", ("relu",), _FIRST),
     FURTHER,
-    TargetComparison("prelu", ("lrelu",), (*_FIRST, "lrelu"), words="LReLU"),
-    TargetComparison("srelu", _MAIN, ("flips",), _FLIPS, words="its rivals with mirrored images"),
-    TargetComparison(
+    ComparisonFamily("prelu", ("lrelu",), (*_FIRST, "lrelu"), words="LReLU"),
+    ComparisonFamily("srelu", _MAIN, ("flips",), _FLIPS, words="its rivals with mirrored images"),
+    ComparisonFamily(
         "srelu",
         ("relu", "lrelu", "prelu"),
         ("mnist", "lrelu"),
         (MNIST,),
         words="its rivals on MNIST",
     ),
-    TargetComparison("srelu", _MAIN, _PUBLISHED, length="published"),
-    TargetComparison("prelu", ("relu",), _PUBLISHED, length="published"),
+    ComparisonFamily("srelu", _MAIN, _PUBLISHED, length="published"),
+    ComparisonFamily("prelu", ("relu",), _PUBLISHED, length="published"),
 )
 
 
@@ -102,26 +102,26 @@ class Difference:
 
     @property
     def title(self) -> str:
-        """What the target is measured against, and where."""
+        """The baseline and the data set."""
         return f"{NAMES[self.baseline]}, {TITLES[self.condition]}"
 
 
-def differences(results: PaperResults, asked: TargetComparison = FIRST) -> list[Difference]:
+def differences(results: PaperResults, family: ComparisonFamily = FIRST) -> list[Difference]:
     """What the records have of a comparison, a data set after the other."""
-    experiments = [e for name in asked.blocks for e in BLOCKS[name].experiments]
+    experiments = [e for name in family.blocks for e in BLOCKS[name].experiments]
     found = []
-    for condition in asked.conditions:
+    for condition in family.conditions:
         comparison = results.comparison([e for e in experiments if e.condition == condition])
         if comparison is None:
             continue
         rivals = {rival.records[0].run.activation: rival for rival in comparison.rivals}
-        target = rivals.get(asked.target)
+        target = rivals.get(family.target)
         if target is None:
             continue
-        for name in (name for name in asked.baselines if name in rivals):
+        for name in (name for name in family.baselines if name in rivals):
             versus = replace(comparison, baseline=rivals[name]).versus.get(target.name)
             if versus is not None:
-                paper = (ERRORS[f"nin+{n}", condition] for n in (asked.target, name))
+                paper = (ERRORS[f"nin+{n}", condition] for n in (family.target, name))
                 found.append(
                     Difference(
                         name, condition, next(paper) - next(paper), versus, comparison.pooled
@@ -134,48 +134,44 @@ def differences(results: PaperResults, asked: TargetComparison = FIRST) -> list[
 def difference_tables(results: PaperResults) -> list[Grid]:
     """The differences as tables, for each comparison that has any."""
     made = []
-    for asked in COMPARISONS:
-        found = differences(results, asked)
+    for family in COMPARISONS:
+        found = differences(results, family)
         if found:
-            made.append(_tests(found, asked))
-            if asked.target == "srelu":
-                made.append(_other_intervals(found, asked))
+            made.append(_tests(found, family))
+            if family.target == "srelu":
+                made.append(_other_intervals(found, family))
     return made
 
 
 def main_difference_table(results: PaperResults) -> list[Grid]:
     """SReLU's tests alone, of the first comparison that has any."""
-    for asked in COMPARISONS:
-        found = differences(results, asked) if asked.target == "srelu" else []
+    for family in COMPARISONS:
+        found = differences(results, family) if family.target == "srelu" else []
         if found:
-            return [_tests(found, asked)]
+            return [_tests(found, family)]
     return []
 
 
-def _tests(found: list[Difference], asked: TargetComparison) -> Grid:
-    rows = [
-        [
-            d.title,
-            f"{d.paper:+.2f}",
-            f"{d.versus.paired.mean:+.2f}",
-            interval(d.versus.paired.interval),
-            str(d.versus.paired.n),
-            probability(d.p),
-        ]
-        for d in found
-    ]
+def _tests(found: list[Difference], family: ComparisonFamily) -> Grid:
+    rows = [[d.title, f"{d.paper:+.2f}", *_paired(d.versus, d.p)] for d in found]
     tests = sum(d.p is not None for d in found)
-    family = "this one test" if tests == 1 else f"{tests} tests"
+    number = "this one test" if tests == 1 else f"{tests} tests"
     note = (
         "Points of percent. Paired over n seeds, Student's 95 % interval and test from n = "
         f"{FEWEST_PAIRS} on"
     )
-    note += f"; p is two-sided, corrected by Holm over {family}." if tests else "."
-    headers = [f"{NAMES[asked.target]} minus", "paper", "ours", "95 % interval", "n", "p (Holm)"]
-    return Grid(asked.title, headers, rows, note)
+    note += f"; p is two-sided, corrected by Holm over {number}." if tests else "."
+    headers = [f"{NAMES[family.target]} minus", "paper", "ours", "95 % interval", "n", "p (Holm)"]
+    return Grid(family.title, headers, rows, note)
 
 
-def _other_intervals(found: list[Difference], asked: TargetComparison) -> Grid:
+def _paired(versus: Versus, p: float | None) -> list[str]:
+    """A paired difference with its interval, n and corrected p-value."""
+    paired = versus.paired
+    return [f"{paired.mean:+.2f}", interval(paired.interval), str(paired.n), probability(p)]
+
+
+def _other_intervals(found: list[Difference], family: ComparisonFamily) -> Grid:
     rows = [
         [
             d.title,
@@ -192,11 +188,11 @@ def _other_intervals(found: list[Difference], asked: TargetComparison) -> Grid:
         "set, as if it were the same for all. Images: bootstrap over the test images, for the "
         "networks of the n seeds that both have."
     )
-    headers = [f"{NAMES[asked.target]} minus", "n", "pooled", "degrees of freedom", "images"]
-    return Grid(f"{asked.title}: other intervals", headers, rows, note)
+    headers = [f"{NAMES[family.target]} minus", "n", "pooled", "degrees of freedom", "images"]
+    return Grid(f"{family.title}: other intervals", headers, rows, note)
 
 
-class Pair(NamedTuple):
+class RowPair(NamedTuple):
     """A row against another, over the seeds that both finished: each an experiment and a row."""
 
     words: str
@@ -215,14 +211,14 @@ class Pair(NamedTuple):
 class PairDifference(NamedTuple):
     """What the records say of a pair; None where they say nothing."""
 
-    pair: Pair
+    pair: RowPair
     target: Entry | None
     baseline: Entry | None
     versus: Versus | None
 
 
-def _changed(words: str, experiment: str, row: str) -> Pair:
-    return Pair(words, (experiment, row), (experiment, "nin+srelu"))
+def _changed(words: str, experiment: str, row: str) -> RowPair:
+    return RowPair(words, (experiment, row), (experiment, "nin+srelu"))
 
 
 CHANGED = [
@@ -248,7 +244,7 @@ _NAMED = CONTROLS | {
     "SReLU, left side only": ("ablation-left", "srelu:left"),
 }
 OTHERS = [
-    Pair(f"{target} - {baseline}", _NAMED[target], _NAMED[baseline])
+    RowPair(f"{target} - {baseline}", _NAMED[target], _NAMED[baseline])
     for target, baseline in (
         ("reused as SReLU", "reused as leaky ReLU"),
         ("longer ReLU", "SReLU"),
@@ -291,12 +287,12 @@ def ablation_tables(results: PaperResults) -> list[Grid]:
 
 def changed_entries(results: PaperResults) -> dict[str, Entry]:
     """SReLU with one decision changed, and `CONTROLS`, as far as they finished; by name."""
-    asked = {pair.words: pair.target for pair in CHANGED} | CONTROLS
-    found = {name: results.entry_of(*place) for name, place in asked.items()}
+    named = {pair.words: pair.target for pair in CHANGED} | CONTROLS
+    found = {name: results.entry_of(*place) for name, place in named.items()}
     return {name: entry for name, entry in found.items() if entry and entry.summary}
 
 
-def _pair_table(title: str, pairs: list[Pair], words: str, results: PaperResults) -> Grid:
+def _pair_table(title: str, pairs: list[RowPair], words: str, results: PaperResults) -> Grid:
     found = [pair.difference(results) for pair in pairs]
     corrected = holm([d.versus.paired.p if d.versus else None for d in found])
     rows = [[d.pair.words, *_numbers(d, p)] for d, p in zip(found, corrected, strict=True)]
@@ -309,22 +305,16 @@ def _pair_table(title: str, pairs: list[Pair], words: str, results: PaperResults
 def _numbers(found: PairDifference, p: float | None) -> list[str]:
     if found.target is None:
         return ["not run", *[NOTHING] * 5]
-    difference = [NOTHING] * 4
-    if found.versus is not None:
-        paired = found.versus.paired
-        span = interval(paired.interval)
-        difference = [f"{paired.mean:+.2f}", span, str(paired.n), probability(p)]
-    summary = found.target.summary
-    spread = f"{summary.std:.2f}" if summary and summary.std is not None else NOTHING
-    return [found.target.mean_error, spread, *difference]
+    difference = [NOTHING] * 4 if found.versus is None else _paired(found.versus, p)
+    return [found.target.mean_error, found.target.std_of_errors, *difference]
 
 
 def _statuses(found: PairDifference) -> Iterator[str]:
     """How many runs diverged and, where none is left, how many were dead."""
-    asked = [(found.pair.words, found.target)]
+    both = [(found.pair.words, found.target)]
     if found.target and not found.versus:
-        asked.append((f"{found.pair.words}, base", found.baseline))
-    for words, entry in asked:
+        both.append((f"{found.pair.words}, base", found.baseline))
+    for words, entry in both:
         if entry is not None:
             lost = entry.number_of(*((DIVERGED,) if entry.summary else (DEAD, DIVERGED)))
             if lost:

@@ -17,7 +17,7 @@ from ..config.run import Run
 from ..records.run_record import Results
 from ..records.run_status import DEAD, FINISHED
 from ..util.choices import check_choice
-from .published import CIFAR, CIFAR10, CIFAR100, FLIPS10, FLIPS100, IMAGENET, MNIST
+from .published import CIFAR, CIFAR10, CIFAR100, FLIPS10, FLIPS100, IMAGENET, MNIST, TITLES
 from .rows import ABLATIONS, ROWS, SLOPES, SYSTEMS
 
 OWN = "own"  # the length of a system that has its own, not that of the protocol
@@ -110,7 +110,7 @@ def _decided(row: str, condition: str, seed: int, results: Results) -> dict[str,
     if row == "nin+lrelu":
         slope = chosen_slope(condition, results)
         return None if slope is None else {"options": {"slope": slope}}
-    if row in ("reuse:lrelu", "reuse:srelu"):
+    if row in _REUSED:
         before = results.get(ROWS["reuse:before"](condition, seed).key())
         if before is not None and before["status"] != FINISHED:
             return None  # there are no weights to begin with
@@ -134,7 +134,7 @@ def chosen_slope(condition: str, results: Results) -> float | None:
     return None
 
 
-class Block(NamedTuple):
+class ExperimentBlock(NamedTuple):
     """Experiments that are run together, and what for, in words."""
 
     words: str
@@ -150,10 +150,10 @@ def _nin(
     return Experiment(name, condition, tuple(f"nin+{a}" for a in activations), num_seeds, **others)
 
 
-def _beside_srelu(block: str, condition: str, *rivals: str, **others: Any) -> Experiment:
-    """Further rivals of SReLU, at the seeds at which it met its first ones."""
+def _beside_srelu(block: str, condition: str, *activations: str, **others: Any) -> Experiment:
+    """Further activations beside SReLU, at the seeds of those that were first."""
     others |= {"baseline": "nin+srelu", "seeds_of": _FIRST[condition]}
-    return _nin(block, condition, ("srelu", *rivals), 3, **others)
+    return _nin(block, condition, ("srelu", *activations), 3, **others)
 
 
 def _ablation(name: str) -> Experiment:
@@ -161,130 +161,121 @@ def _ablation(name: str) -> Experiment:
     return Experiment(f"ablation-{name}", CIFAR10, rows, 3, baseline=rows[0], seeds_of=first)
 
 
+def _system(row: str, condition: str) -> Experiment:
+    """A system with one seed: it is compared with none."""
+    return Experiment(f"{row}-{condition.replace('+', '-')}", condition, (row,), 1, OWN)
+
+
 def _systems(condition: str, *rows: str) -> tuple[Experiment, ...]:
-    """Each system with one seed: it is compared with none."""
-    name = condition.replace("+", "-")
-    return tuple(Experiment(f"{row}-{name}", condition, (row,), 1, OWN) for row in rows)
+    return tuple(_system(row, condition) for row in rows)
 
 
 _MAIN = ("relu", "prelu", "srelu")
 _HEADLINE = tuple(_nin("headline", c, _MAIN, 3) for c in CIFAR)
 _MNIST = _nin("mnist", MNIST, _MAIN, 3)
-_FIRST = {e.condition: e for e in (*_HEADLINE, _MNIST)}  # who meets SReLU first
+_FIRST = {e.condition: e for e in (*_HEADLINE, _MNIST)}  # of each condition
 _SLOPES = {
     c: Experiment(f"slopes-{c}", c, tuple(f"lrelu:{slope}" for slope in SLOPES), 1) for c in _FIRST
 }
 _BEFORE = Experiment("reuse-before", CIFAR10, ("reuse:before",), 3)
+_REUSED = ("reuse:lrelu", "reuse:srelu")
+_REUSE = Experiment("reuse-cifar10", CIFAR10, _REUSED, 3, seeds_of=_BEFORE, depends_on=_BEFORE)
+GOOGLENETS = ("googlenet", "googlenet+prelu", "googlenet+srelu")
 
-BLOCKS: dict[str, Block] = {
-    "headline": Block("ReLU, PReLU and SReLU on both CIFARs, 100 epochs, 3 seeds", _HEADLINE),
-    "seeds": Block(
+BLOCKS: dict[str, ExperimentBlock] = {
+    "headline": ExperimentBlock(
+        "ReLU, PReLU and SReLU on both CIFARs, 100 epochs, 3 seeds", _HEADLINE
+    ),
+    "seeds": ExperimentBlock(
         "PReLU and SReLU once more, over 5 further seeds",
         tuple(_nin("seeds", c, _MAIN[1:], 5, after=_FIRST[c]) for c in CIFAR),
     ),
-    "start": Block(
+    "start": ExperimentBlock(
         "ReLU from CIFAR-100's published start, and on MNIST from biases of 0: is it dead?",
         (
             Experiment("start-cifar100", CIFAR100, ("relu:published-start",), 3),
             Experiment("start-mnist", MNIST, ("relu:zero-biases",), 3),
         ),
     ),
-    "published-cifar10": Block(
-        "the same three at the published length, CIFAR-10, 2 seeds",
-        (_nin("published-cifar10", CIFAR10, _MAIN, 2, length="published"),),
-    ),
-    "published-cifar100": Block(
-        "the same three at the published length, CIFAR-100, 2 seeds",
-        (_nin("published-cifar100", CIFAR100, _MAIN, 2, length="published"),),
-    ),
-    "ablations": Block(
+    **{
+        f"published-{c}": ExperimentBlock(
+            f"the same three at the published length, {TITLES[c]}, 2 seeds",
+            (_nin(f"published-{c}", c, _MAIN, 2, length="published"),),
+        )
+        for c in CIFAR
+    },
+    "ablations": ExperimentBlock(
         "SReLU with one decision changed, CIFAR-10, 3 seeds each", tuple(map(_ablation, ABLATIONS))
     ),
-    "shared": Block(
+    "shared": ExperimentBlock(
         "channel-shared SReLU against channel-wise, CIFAR-10, 3 seeds (Table 1)",
         (_beside_srelu("shared", CIFAR10, "srelu-shared"),),
     ),
-    "reuse": Block(
+    "reuse": ExperimentBlock(
         "a leaky ReLU network, then 20 epochs as it is or as SReLU, CIFAR-10, 3 seeds",
-        (
-            Experiment(
-                "reuse-cifar10",
-                CIFAR10,
-                ("reuse:lrelu", "reuse:srelu"),
-                3,
-                seeds_of=_BEFORE,
-                depends_on=_BEFORE,
-            ),
-        ),
+        (_REUSE,),
     ),
-    "compute": Block(
+    "compute": ExperimentBlock(
         "ReLU for longer than SReLU takes, CIFAR-10, 3 seeds",
         (Experiment("compute-cifar10", CIFAR10, ("relu:longer",), 3),),
     ),
-    "lrelu": Block(
+    "lrelu": ExperimentBlock(
         "LReLU's slope by validation, then LReLU on both CIFARs and MNIST, 3 seeds",
         tuple(_beside_srelu("lrelu", c, "lrelu", depends_on=_SLOPES[c]) for c in _SLOPES),
     ),
-    "units": Block(
+    "units": ExperimentBlock(
         "APL and SReLU set by hand beside SReLU, both CIFARs, 3 seeds",
         tuple(_beside_srelu("units", c, "apl", "srelu-manual") for c in CIFAR),
     ),
-    "mnist": Block("ReLU, PReLU and SReLU on MNIST, 50 epochs, 3 seeds (Table 4)", (_MNIST,)),
-    "flips": Block(
+    "mnist": ExperimentBlock(
+        "ReLU, PReLU and SReLU on MNIST, 50 epochs, 3 seeds (Table 4)", (_MNIST,)
+    ),
+    "flips": ExperimentBlock(
         "ReLU, PReLU and SReLU with mirrored images, both CIFARs, 3 seeds",
         tuple(_nin("flips", c, _MAIN, 3) for c in (FLIPS10, FLIPS100)),
     ),
-    "flips-few": Block(
+    "flips-few": ExperimentBlock(
         "LReLU and APL with mirrored images, both CIFARs, 1 seed",
         tuple(
             _nin("flips-few", f"{c}+flips", ("lrelu", "apl"), 1, depends_on=_SLOPES[c])
             for c in CIFAR
         ),
     ),
-    "apl-neuron": Block(
+    "apl-neuron": ExperimentBlock(
         "APL per neuron, as its authors published it, CIFAR-10, 1 seed",
         (_nin("apl-neuron", CIFAR10, ("apl-neuron",), 1),),
     ),
-    "nin": Block(
+    "nin": ExperimentBlock(
         "NIN as its authors trained it, CIFAR-10, 260 epochs, 1 seed", _systems(CIFAR10, "nin")
     ),
-    "linear": Block(
+    "linear": ExperimentBlock(
         "a linear classifier, to be beaten, both CIFARs and MNIST, 1 seed",
-        tuple(
-            _systems(c, row)[0]
-            for row, conditions in (("linear", (*CIFAR, MNIST)), ("linear-gcn", CIFAR))
-            for c in conditions
+        (
+            *(_system("linear", c) for c in (*CIFAR, MNIST)),
+            *(_system("linear-gcn", c) for c in CIFAR),
         ),
     ),
-    "systems-mnist": Block(
+    "systems-mnist": ExperimentBlock(
         "stochastic pooling, maxout and DSN on MNIST, whole length, 1 seed (Table 4)",
         _systems(MNIST, "stochastic-pooling", "maxout", "dsn"),
     ),
-    "systems-cifar10": Block(
+    "systems-cifar10": ExperimentBlock(
         "maxout, probout and the APL network for 60 epochs, DSN for 400, CIFAR-10, 1 seed",
         _systems(CIFAR10, "maxout", "probmaxout", "apl", "dsn"),
     ),
-    "systems-cifar100": Block(
+    "systems-cifar100": ExperimentBlock(
         "the same and tree-based priors for 60 epochs, DSN for 400, CIFAR-100, 1 seed",
         _systems(CIFAR100, "maxout", "probmaxout", "apl", "tree", "dsn"),
     ),
-    "systems-flips": Block(
+    "systems-flips": ExperimentBlock(
         "maxout and DSN with mirrored images, CIFAR-10, 60 epochs, 1 seed",
         _systems(FLIPS10, "maxout", "dsn"),
     ),
-    "googlenet": Block(
+    "googlenet": ExperimentBlock(
         "GoogLeNet + ReLU, PReLU and SReLU on Imagenette, 100 epochs, 2 seeds (Table 5)",
-        (
-            Experiment(
-                "googlenet-imagenette",
-                IMAGENET,
-                ("googlenet", "googlenet+prelu", "googlenet+srelu"),
-                2,
-                OWN,
-            ),
-        ),
+        (Experiment("googlenet-imagenette", IMAGENET, GOOGLENETS, 2, OWN),),
     ),
-    "systems-left": Block(
+    "systems-left": ExperimentBlock(
         "what is left of Table 2: NIN, probout and the APL network, 1 seed",
         (
             *_systems(CIFAR100, "nin"),
@@ -292,7 +283,7 @@ BLOCKS: dict[str, Block] = {
             *_systems(FLIPS100, "apl"),
         ),
     ),
-    REHEARSAL: Block(
+    REHEARSAL: ExperimentBlock(
         "all of this in a minute: 4 epochs of digits, 2 seeds; counts for no table",
         (_nin(REHEARSAL, "digits", _MAIN, 2),),
     ),

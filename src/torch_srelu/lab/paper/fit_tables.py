@@ -12,13 +12,13 @@ import numpy as np
 
 from ...module import NAMES as PARAMETERS
 from ..analysis.learned_parameters import LEARNED_NAMES, in_order, layers
-from ..analysis.tables import NOTHING, Grid
+from ..analysis.tables import Grid
 from ..config.recipes import LENGTHS
 from ..training.inspection import IMAGES
 from .comparison_tables import NAMES, changed_entries
 from .learned_tables import adaptation_tables
 from .published import CIFAR, LEARNED, TITLES
-from .results import Entry, PaperResults
+from .results import Entry, PaperResults, number
 
 FITTED = ("train_loss", "train_error", "test_loss")  # of the results
 FITTED_NOTE = (
@@ -71,7 +71,7 @@ def _fitted(title: str, entries: Mapping[str, Entry]) -> Grid:
                 f"{100 * train_error:.2f}",
                 f"{test_loss:.3f}",
                 entry.mean_error,
-                f"{entry.averaged.mean:.2f}" if entry.averaged else NOTHING,
+                entry.averaged_error,
                 str(len(results)),
             ]
         )
@@ -86,8 +86,8 @@ def _inputs(title: str, condition: str, entries: Mapping[str, Entry]) -> Grid:
     rows = [
         [
             *line,
-            _number(learned[line[0]].mean[own] if line[0] in learned else None),
-            _number(LEARNED[condition][line[0]][published]),
+            number(learned[line[0]].mean[own] if line[0] in learned else None),
+            number(LEARNED[condition][line[0]][published]),
         ]
         for line in _by_layer(entries, values, 2)
     ]
@@ -109,7 +109,7 @@ def _by_layer(
     means = {name: _mean(runs) for name, runs in values.items()}
     names = in_order(run, {layer for mean in means.values() for layer in mean})
     return [
-        [layer, *(_number(mean.get(layer), digits) for mean in means.values())] for layer in names
+        [layer, *(number(mean.get(layer), digits) for mean in means.values())] for layer in names
     ]
 
 
@@ -126,7 +126,3 @@ def _weights(entry: Entry) -> list[Mapping[str, float]]:
 def _mean(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Of each layer over the runs; empty without any."""
     return {layer: float(np.mean([run[layer] for run in runs])) for layer in (runs or [{}])[0]}
-
-
-def _number(value: float | None, digits: int = 2) -> str:
-    return NOTHING if value is None else f"{value:.{digits}f}"

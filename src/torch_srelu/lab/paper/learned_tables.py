@@ -16,7 +16,7 @@ from ..analysis.tables import NOTHING, Grid
 from ..config.recipes import LENGTHS
 from ..config.run import Run
 from .published import CIFAR10, CIFAR100, LEARNED, TITLES
-from .results import Entry, PaperResults, plain_entry
+from .results import Entry, PaperResults, number, plain_entry
 from .rows import ROWS
 
 # Experiments and rows of SReLU that was frozen for different times; `left` keeps t_r where it was
@@ -69,12 +69,11 @@ def _table3(
         line = [layer]
         for name in names:
             learned, place = ours.get(layer), NAMES.index(name)
-            line.append(f"{values[LEARNED_NAMES.index(name)]:.2f}")
-            line += (
-                [f"{learned.mean[place]:.2f}", f"{learned.std[place]:.2f}"]
-                if learned
-                else ["not run", NOTHING]
-            )
+            line.append(number(values[LEARNED_NAMES.index(name)]))
+            if learned:
+                line += [number(learned.mean[place]), number(learned.std[place])]
+            else:
+                line += ["not run", NOTHING]
         rows.append(line)
     epochs = LENGTHS[length][condition]
     title = f"Table 3: {TITLES[condition]}, {' and '.join(names)}, ours after {epochs} epochs"
@@ -137,8 +136,8 @@ def _adaptation_table(condition: str, ours: dict[str, Entry]) -> Grid:
     rows = [
         [
             layer,
-            *(f"{o[layer].mean[place]:.2f}" if layer in o else NOTHING for o in learned),
-            f"{values[published]:.2f}",
+            *(number(o[layer].mean[place] if layer in o else None) for o in learned),
+            number(values[published]),
         ]
         for layer, values in LEARNED[condition].items()
     ]

@@ -15,7 +15,7 @@ from ..records.run_status import DEAD, DIVERGED
 from . import learned_tables, parameter_counts
 from .experiments import OWN, experiments_with
 from .published import IMAGENET, TABLES, TITLES, PublishedRow, PublishedTable
-from .results import Entry, PaperResults, epochs_in_words, plain_entry
+from .results import Entry, PaperResults, epochs_in_words, number, plain_entry
 from .rows import LINEAR, SYSTEMS, is_short
 
 NAMES = ("table1", "table2", "table3", "table4", "table5")
@@ -80,11 +80,10 @@ def _listed(row: PublishedRow, condition: str, length: str, results: PaperResult
     cost = results.cost(experiments) if left else results.time_taken(experiments)
     names = " ".join(experiment.name for experiment in experiments)
     longer = f", {LENGTHS[length][condition]} epochs" if length == "published" else ""
-    n = entry.summary.n if entry and entry.summary else 0
     return [
         f"{row.title}{longer}: `srelu paper run {names}`, {cost}",
-        _published(row, condition),
-        f"{_ours(entry)}, n = {n}" if entry else "not run",
+        number(row.errors[condition]),
+        f"{_ours(entry)}, n = {len(entry.errors)}" if entry else "not run",
     ]
 
 
@@ -131,37 +130,32 @@ def _length(row: PublishedRow, length: str) -> str:
 
 
 def _by_words(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """The titles of which the same is said."""
-    said: dict[str, list[str]] = {}
+    """Titles by what the notes say of them, so that each note is printed once."""
+    titles: dict[str, list[str]] = {}
     for words, title in pairs:
-        said.setdefault(words, []).append(title)
-    return said
+        titles.setdefault(words, []).append(title)
+    return titles
 
 
 def _line(row: PublishedRow, condition: str, entry: Entry | None) -> list[str]:
-    line = [row.title, _published(row, condition)]
+    line = [row.title, number(row.errors[condition])]
     if entry is None:
         return [*line, "not run", *[NOTHING] * (len(HEADERS) - 3)]
-    summary = entry.summary
+    span = interval(entry.summary and entry.summary.interval)
     return [
         *line,
         _ours(entry),
-        f"{summary.std:.2f}" if summary and summary.std is not None else NOTHING,
-        interval(summary and summary.interval),
-        str(summary.n if summary else 0),
-        f"{entry.averaged.mean:.2f}" if entry.averaged else NOTHING,
+        entry.std_of_errors,
+        span,
+        str(len(entry.errors)),
+        entry.averaged_error,
         str(entry.fates[DEAD]),
         str(entry.fates[DIVERGED]),
     ]
 
 
-def _published(row: PublishedRow, condition: str) -> str:
-    error = row.errors[condition]
-    return NOTHING if error is None else f"{error:.2f}"
-
-
 def _ours(entry: Entry) -> str:
-    """The mean of our errors; whoever reads it is told if the runs are short."""
+    """The mean of our errors; and that the runs are short, if they are."""
     return entry.mean_error + (" short" if is_short(entry.run) else "")
 
 
@@ -237,7 +231,7 @@ def _plain_errors(table: PublishedTable, results: PaperResults) -> Iterator[dict
                 else:
                     notes += entry.number_of(DEAD, DIVERGED)
                     if entry.averaged:
-                        notes.append(f"averaged weights {entry.averaged.mean:.2f}")
+                        notes.append(f"averaged weights {entry.averaged_error}")
                 if condition in REMARKS:
                     notes.append(REMARKS[condition])
                 summary, paper = entry and entry.summary, row.errors[condition]

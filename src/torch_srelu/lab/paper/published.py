@@ -59,15 +59,10 @@ class PublishedTable(NamedTuple):
         return [row for row in (*self.rows, *self.beside) if condition in row.errors]
 
 
-def _errors(
-    cifar10: float | None = None,
-    cifar100: float | None = None,
-    flips10: float | None = None,
-    flips100: float | None = None,
-) -> dict[str, float | None]:
-    """The errors of a row of Table 2."""
-    errors = {CIFAR10: cifar10, CIFAR100: cifar100, FLIPS10: flips10, FLIPS100: flips100}
-    return {condition: error for condition, error in errors.items() if error is not None}
+def _errors(*errors: float | None) -> dict[str, float | None]:
+    """The errors of a row of Table 2, in the order of its columns."""
+    columns = (CIFAR10, CIFAR100, FLIPS10, FLIPS100)
+    return {c: error for c, error in zip(columns, errors, strict=False) if error is not None}
 
 
 def _ours(name: str, title: str, *conditions: str, note: str = "") -> PublishedRow:

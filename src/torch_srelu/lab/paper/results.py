@@ -13,6 +13,7 @@ from ..._text import counted
 from ..analysis import sample_statistics
 from ..analysis.comparison import Comparison, Rival, compare, place
 from ..analysis.sample_statistics import Summary
+from ..analysis.tables import NOTHING
 from ..config.recipes import LENGTHS
 from ..config.run import Run
 from ..records import run_record
@@ -37,6 +38,11 @@ def results_folder() -> Path:
     return checkout if checkout.is_dir() else Path("results")
 
 
+def number(value: float | None, digits: int = 2) -> str:
+    """A number of a table, or the sign for none."""
+    return NOTHING if value is None else f"{value:.{digits}f}"
+
+
 class Entry(Rival):
     """A row under a condition at a length: what its runs came to."""
 
@@ -55,6 +61,16 @@ class Entry(Rival):
     def mean_error(self) -> str:
         """The mean of the errors of runs that finished, or the status of all others."""
         return f"{self.summary.mean:.2f}" if self.summary else ", ".join(sorted(self.fates))
+
+    @property
+    def std_of_errors(self) -> str:
+        """The standard deviation of the errors over seeds, if there are enough."""
+        return number(self.summary and self.summary.std)
+
+    @property
+    def averaged_error(self) -> str:
+        """The mean of the errors of the averaged weights."""
+        return number(self.averaged and self.averaged.mean)
 
     def number_of(self, *statuses: str) -> list[str]:
         """How many runs have each of these statuses, in words, if any have."""

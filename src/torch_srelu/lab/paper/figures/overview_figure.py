@@ -83,7 +83,7 @@ class ErrorChange(NamedTuple):
 
 def _changes(results: PaperResults) -> Iterator[ErrorChange]:
     """Other activations, and SReLU with one decision changed, against SReLU on CIFAR-10."""
-    found = [d for asked in (FIRST, FURTHER) for d in differences(results, asked)]
+    found = [d for family in (FIRST, FURTHER) for d in differences(results, family)]
     for d in found:
         if d.condition == "cifar10" and d.baseline != "srelu-manual":  # which is a change, below
             paired = d.versus.paired

@@ -20,7 +20,6 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from ....ops import reference
 from ...analysis.learned_parameters import in_order
 from ...config.recipes import LENGTHS
-from ...models import network_registry
 from ...records.run_record import Record
 from ...report import curves
 from ...util.colors import OWN as OWN_COLOURS
@@ -57,11 +56,11 @@ def figure3(results: PaperResults) -> Figure:
 
 
 def _magnitudes(found: Sequence[Record]) -> dict[str, float]:
-    """By layer, from low to high: records do not keep their order, the network has it."""
+    """By layer, from low to high."""
     inputs = [record.inputs() for record in found]
     last = [{name: m[-1].item() for name, m in i.magnitude.items()} for i in inputs if i]
-    net = network_registry.plan(found[0].run.net).build(found[0].run.activation)
-    order = [name for name, _ in net.sites() if all(name in values for values in last)]
+    names = [name for name in last[0] if all(name in values for values in last)] if last else []
+    order = in_order(found[0].run, names)
     return {name: float(np.mean([values[name] for values in last])) for name in order}
 
 
