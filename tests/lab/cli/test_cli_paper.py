@@ -57,7 +57,11 @@ def test_run_has_nothing_to_do_where_all_is_committed(command: Callable) -> None
 
 def test_run_lists_every_name_that_it_knows() -> None:
     words = set(re.findall(r"[\w-]+", srelu("paper run").output))
-    assert {"headline", "rehearsal", *(contest.name for contest in select_experiments())} <= words
+    assert {
+        "headline",
+        "rehearsal",
+        *(experiment.name for experiment in select_experiments()),
+    } <= words
 
 
 def test_lines_count_what_was_there_and_what_has_ended(tmp_path: Path, capsys) -> None:

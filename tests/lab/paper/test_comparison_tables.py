@@ -1,4 +1,4 @@
-"""SReLU against its rivals, and against itself with one decision changed."""
+"""SReLU and PReLU against other activations."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from reproduction import LAYERS, WRONG, ended
+from reproduction import WRONG, ended
 from scipy import stats
-from specimens import record_of
 
-from torch_srelu.lab.analysis.tables import Grid
-from torch_srelu.lab.paper import comparison_tables, paper_tables
+from torch_srelu.lab.paper import comparison_tables
 from torch_srelu.lab.paper.experiments import BLOCKS, required_runs, select_experiments
 from torch_srelu.lab.paper.published import ERRORS
 from torch_srelu.lab.paper.results import PaperResults
@@ -38,7 +36,7 @@ def test_differences_are_paired_and_corrected_together(paper_results: PaperResul
     assert prelu.pooled is not None
     assert prelu.pooled.degrees == 2 + 7 + 7
     assert found["relu", "cifar10"].versus.paired.n == 3
-    tests, others, prelus = comparison_tables.difference_tables(paper_results)
+    tests, others, prelus = comparison_tables.make_tables(paper_results)
     assert [row[0] for row in tests.rows][:2] == ["ReLU, CIFAR-10", "PReLU, CIFAR-10"]
     assert {row[3] for row in others.rows} == {"16"}
     assert "over 4 tests." in tests.note
@@ -46,12 +44,12 @@ def test_differences_are_paired_and_corrected_together(paper_results: PaperResul
         ["ReLU, CIFAR-10", "+0.07"],
         ["ReLU, CIFAR-100", "-0.01"],
     ]
-    assert comparison_tables.main_difference_table(paper_results) == [tests]
+    assert comparison_tables.make_main_table(paper_results) == [tests]
 
 
 def test_two_seeds_have_no_interval(results: Path) -> None:
     few = PaperResults(record for record in run_record.find(results) if record.run.seed <= 2)
-    tests, _, prelus = comparison_tables.difference_tables(few)
+    tests, _, prelus = comparison_tables.make_tables(few)
     for grid in (tests, prelus):
         assert {tuple(row[3:]) for row in grid.rows} == {("-", "2", "-")}
         assert "Holm" not in grid.note  # nothing was tested
@@ -62,7 +60,7 @@ def test_a_test_alone_is_one(results: Path) -> None:
         return record.run.activation in ("relu", "srelu") and record.run.dataset == "cifar10"
 
     alone = PaperResults(filter(counts, run_record.find(results)))
-    assert "over this one test." in comparison_tables.difference_tables(alone)[0].note
+    assert "over this one test." in comparison_tables.make_tables(alone)[0].note
 
 
 def test_rivals_with_options_meet_srelu_at_their_seeds(tmp_path: Path) -> None:
@@ -83,7 +81,7 @@ def test_rivals_with_options_meet_srelu_at_their_seeds(tmp_path: Path) -> None:
     for difference in further:
         expected = (WRONG["srelu"] + seeds - WRONG[difference.baseline] - 2 * seeds).mean() / 2
         assert difference.versus.paired.mean == pytest.approx(expected)
-    titles = [grid.title for grid in comparison_tables.difference_tables(paper_results)]
+    titles = [grid.title for grid in comparison_tables.make_tables(paper_results)]
     assert "SReLU's test error minus that of further rivals, 100 epochs" in titles
 
 
@@ -99,75 +97,3 @@ def test_every_comparison_can_be_made() -> None:
     titles = [asked.title for asked in comparison_tables.COMPARISONS]
     assert len(set(titles)) == len(titles)
     assert "SReLU's test error minus that of its rivals on MNIST, 50 epochs" in titles
-
-
-def test_an_ablation_is_measured_against_srelu_of_the_same_seeds(tmp_path: Path) -> None:
-    contest = select_experiments(["ablation-left"])[-1]
-    wrong = {(): 18, ("t_r", "a_r"): 21}
-    found = [
-        record_of(tmp_path, run, range(wrong[run.fixed] + run.seed % 2), layers=LAYERS, kept=1)
-        for run in contest.runs({})
-    ]
-    changed, others = comparison_tables.ablation_tables(PaperResults(found))
-    left, right = changed.rows[:2]
-    mean = np.mean([22, 21, 22]) / 2
-    assert left[1:] == [f"{mean:.2f}", "0.29", "+1.50", "-", "3", "-"]  # no spread, no test
-    assert right[1:] == ["not run", "-", "-", "-", "-", "-"]
-    assert "`srelu paper run ablations`, 30 runs of 100 epochs" in changed.note
-    assert "`srelu paper run units-cifar10`, 6 runs" in changed.note  # not those of CIFAR-100
-    assert "`srelu paper run compute`, 3 runs of 110 epochs" in others.note
-    fewer = comparison_tables.ablation_tables(
-        PaperResults(r for r in found if not (r.run.fixed and r.run.seed == 2))
-    )[0]
-    assert fewer.rows[0][5] == "2"
-    assert "`srelu paper run ablations`, 31 runs of 100 epochs" in fewer.note
-
-
-def test_an_ablation_that_diverged_was_run(tmp_path: Path) -> None:
-    found = [
-        record_of(
-            tmp_path,
-            run,
-            range(18 + run.seed),
-            layers=LAYERS,
-            kept=1,
-            status="diverged" if run.activation == "srelu-shared" else "finished",
-        )
-        for run in select_experiments(["shared-cifar10"])[-1].runs({})
-    ]
-    paper_results = PaperResults(found)
-    changed, _ = comparison_tables.ablation_tables(paper_results)
-    assert changed.rows[-1] == ["shared by channels", "diverged", "-", "-", "-", "-", "-"]
-    assert "shared by channels: 3 diverged." in changed.note
-    assert "srelu paper run shared" not in changed.note
-    rows = {row[0]: row for row in paper_tables.make_tables("table1", paper_results)[0].rows}
-    assert rows["NIN + SReLU, shared"][2] == "diverged"
-
-
-def test_an_ablation_without_a_difference_says_why(tmp_path: Path) -> None:
-    def changed(folder: str, status: str) -> Grid:
-        found = [
-            record_of(
-                tmp_path / folder,
-                run,
-                range(18 + run.seed),
-                layers=LAYERS,
-                kept=1,
-                status="finished" if run.fixed else status,
-            )
-            for run in select_experiments(["ablation-left"])[-1].runs({})
-        ]
-        return comparison_tables.ablation_tables(PaperResults(found))[0]
-
-    grid = changed("diverged", "diverged")
-    assert grid.rows[0][1:] == ["10.00", "0.50", "-", "-", "-", "-"]
-    assert "left side only, base: 3 diverged." in grid.note
-    assert "right side only, base" not in grid.note
-
-
-def test_a_difference_waits_for_both_sides(tmp_path: Path) -> None:
-    runs = (run for run in select_experiments(["compute-cifar10"])[-1].runs({}) if run.epochs > 100)
-    found = [record_of(tmp_path, run, range(20), layers=LAYERS, kept=1) for run in runs]
-    _, others = comparison_tables.ablation_tables(PaperResults(found))
-    assert others.rows[1][1:4] == ["10.00", "0.00", "-"]
-    assert "`srelu paper run headline-cifar10 headline-cifar100`, 18 runs" in others.note

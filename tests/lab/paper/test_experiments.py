@@ -61,7 +61,7 @@ def test_rows_of_a_later_experiment_take_the_seeds_of_the_first() -> None:
     later = experiment("srelu", "apl", num_seeds=3, seeds_of=first)
     assert later.seeds({}).counted == (1, 2, 3)
     dead = ended("dead", "relu", 2)
-    assert later.seeds(dead) == ((1, 3, 4), ())  # at 2 SReLU is alive, and met nobody
+    assert later.seeds(dead) == ((1, 3, 4), ())  # at 2 ReLU is dead, SReLU is not
     assert later.seeds(dead | ended("dead", "apl", 1)) == ((3, 4, 5), (1,))
 
 

@@ -77,7 +77,7 @@ def test_table3_has_means_and_spread_over_channels(paper_results: PaperResults) 
 
 def test_every_cell_has_a_number_or_a_command() -> None:
     for name, table in TABLES.items():
-        known = {contest.name for contest in select_experiments()}
+        known = {experiment.name for experiment in select_experiments()}
         for value in paper_tables.plain_values(name, PaperResults([])):
             (command,) = re.findall(
                 r"not run: `srelu paper run (\S+)`, \d+ runs? of", value["note"]

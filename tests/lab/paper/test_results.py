@@ -1,4 +1,4 @@
-"""Which records count for which cell of a table, and what the missing ones cost."""
+"""Which records count for which entry of a table, and what the missing ones cost."""
 
 from __future__ import annotations
 
@@ -109,11 +109,11 @@ def test_what_a_block_needs_is_among_its_runs(tmp_path: Path) -> None:
     assert line[2] == "10 of 30"
 
 
-def test_a_contest_whose_seeds_all_die_is_given_up(tmp_path: Path) -> None:
-    (contest,) = select_experiments(["headline-cifar100"])
+def test_an_experiment_whose_seeds_all_die_is_given_up(tmp_path: Path) -> None:
+    (experiment,) = select_experiments(["headline-cifar100"])
     runs = [ROWS["nin+relu"]("cifar100", seed) for seed in range(1, MAX_DEAD_SEEDS + 1)]
     paper_results = PaperResults([ended(tmp_path, run, "dead") for run in runs])
-    assert f"given up after {MAX_DEAD_SEEDS} seeds" in paper_results.cost([contest])
+    assert f"given up after {MAX_DEAD_SEEDS} seeds" in paper_results.cost([experiment])
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_contest_whose_seeds_all_die_is_given_up(tmp_path: Path) -> None:
         ("diverged", 1, "6 runs given up: none that could decide them has finished"),
     ],
 )
-def test_a_contest_that_waits_in_vain_is_given_up(
+def test_an_experiment_that_waits_in_vain_is_given_up(
     tmp_path: Path, fate: str, seeds: int, words: str
 ) -> None:
     runs = [ROWS[f"lrelu:{s}"]("cifar10", n) for s in SLOPES for n in range(1, seeds + 1)]

@@ -11,8 +11,7 @@ import typer
 from rich.text import Text
 
 from ..analysis.tables import Grid, grid_text
-from ..paper import fit_tables, paper_tables, results_page
-from ..paper.comparison_tables import ablation_tables, difference_tables
+from ..paper import comparison_tables, fit_tables, pair_tables, paper_tables, results_page
 from ..paper.results import PaperResults
 from ..util import files
 from ..util.choices import check_choice
@@ -150,7 +149,7 @@ def _from_records(
 app.command(
     "ablations",
     help="What the gain is made of: SReLU with one decision changed or reused, ReLU for longer.",
-)(_from_records(ablation_tables))
+)(_from_records(pair_tables.make_tables))
 app.command(
     "fit",
     help="How well the networks fit, and how large their weights and inputs are, from the records.",
@@ -162,7 +161,7 @@ app.command(
 app.command(
     "differences",
     help="SReLU against ReLU and PReLU: paired differences, intervals and tests.",
-)(_from_records(difference_tables, "no two rivals have"))
+)(_from_records(comparison_tables.make_tables, "no two rivals have"))
 for _make, _commands in (
     (_table, TABLES),
     (_formula_figure, FORMULA_FIGURES),

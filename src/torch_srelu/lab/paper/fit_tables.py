@@ -15,8 +15,9 @@ from ..analysis.learned_parameters import LEARNED_NAMES, in_order, layers
 from ..analysis.tables import Grid
 from ..config.recipes import LENGTHS
 from ..training.inspection import IMAGES
-from .comparison_tables import NAMES, changed_entries
+from .comparison_tables import NAMES
 from .learned_tables import adaptation_tables
+from .pair_tables import changed_entries
 from .published import CIFAR, LEARNED, TITLES
 from .results import Entry, PaperResults, number
 

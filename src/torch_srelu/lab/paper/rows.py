@@ -8,7 +8,7 @@ weights as a second result, bfloat16, bit-equal repetition. On CIFAR most system
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from ..config.recipes import CONDITIONS, FAITHFUL, faithful, recipe
 from ..config.rival_recipes import RECIPES, SHORT, rival
@@ -25,33 +25,6 @@ class RowRecipe(Protocol):
     """Gives the run of a row for a condition and a seed."""
 
     def __call__(self, condition: str, seed: int, length: str = ..., **decisions: Any) -> Run: ...
-
-
-class Ablation(NamedTuple):
-    """SReLU with one decision changed: in words, as fields of `Run`, and for which SReLU."""
-
-    words: str
-    decisions: dict[str, Any]
-    activation: str = "srelu"
-
-
-ABLATIONS: dict[str, Ablation] = {
-    "left": Ablation("left side only", {"fixed": ("t_r", "a_r")}),
-    "right": Ablation("right side only", {"fixed": ("t_l", "a_l")}),
-    "slopes": Ablation("slopes only", {"fixed": ("t_r", "t_l")}),
-    "thresholds": Ablation("thresholds only", {"fixed": ("a_r", "a_l")}),
-    "freeze25": Ablation("frozen for 25 %", {"freeze": 25}),
-    "quantile80": Ablation("80th percentile", {"quantile": 0.8}),
-    "quantile95": Ablation("95th percentile", {"quantile": 0.95}),
-    "quantile10": Ablation("10th percentile", {"quantile": 0.1}),
-    "slow": Ablation("learning rate x 0.1", {"lr_scale": 0.1}),
-    "layer": Ablation("one initial t_r a layer", {"scope": "layer"}),
-    # At the rate of the weights, shared parameters ran away within five steps of the thaw in a
-    # trial: their gradients are sums over all channels.
-    "shared-slow": Ablation(
-        "shared by channels, learning rate x 0.1", {"lr_scale": 0.1}, "srelu-shared"
-    ),
-}
 
 
 def _nin(activation: str, **own: Any) -> RowRecipe:
@@ -106,7 +79,19 @@ ROWS: dict[str, RowRecipe] = {
     "nin+srelu-manual": _nin("srelu-manual"),  # t_r = 1 is ours: the paper's values are unknown
     "nin+srelu-shared": _nin("srelu-shared"),
     "nin+srelu": _nin("srelu"),
-    **{f"srelu:{name}": _nin(a.activation, **a.decisions) for name, a in ABLATIONS.items()},
+    "srelu:left": _nin("srelu", fixed=("t_r", "a_r")),
+    "srelu:right": _nin("srelu", fixed=("t_l", "a_l")),
+    "srelu:slopes": _nin("srelu", fixed=("t_r", "t_l")),
+    "srelu:thresholds": _nin("srelu", fixed=("a_r", "a_l")),
+    "srelu:freeze25": _nin("srelu", freeze=25),
+    "srelu:quantile80": _nin("srelu", quantile=0.8),
+    "srelu:quantile95": _nin("srelu", quantile=0.95),
+    "srelu:quantile10": _nin("srelu", quantile=0.1),
+    "srelu:slow": _nin("srelu", lr_scale=0.1),
+    "srelu:layer": _nin("srelu", scope="layer"),
+    # At the rate of the weights, shared parameters ran away within five steps of the thaw in a
+    # trial: their gradients are sums over all channels.
+    "srelu:shared-slow": _nin("srelu-shared", lr_scale=0.1),
     # Judged on 20 % of the training data, which it did not see.
     **{f"lrelu:{s}": _nin("lrelu", options={"slope": s}, validation=0.2) for s in SLOPES},
     # From the initial weights and last rates that were published for it.

@@ -9,16 +9,16 @@ import pytest
 from reproduction import ended
 from scipy import stats
 
-from torch_srelu.lab.paper import comparison_tables
+from torch_srelu.lab.paper import pair_tables
 from torch_srelu.lab.paper.experiments import select_experiments
 from torch_srelu.lab.paper.figures.overview_figure import ROWS, overview
-from torch_srelu.lab.paper.published import TABLE2, TABLE4
+from torch_srelu.lab.paper.published import TABLES
 from torch_srelu.lab.paper.results import PaperResults
 
 
 def test_dots_are_the_errors_of_the_seeds_and_the_papers(paper_results: PaperResults) -> None:
     first, second, _ = overview(paper_results).axes
-    published = {row.name: row.errors for row in TABLE2.rows}
+    published = {row.name: row.errors for row in TABLES["table2"].rows}
     for axes, condition in ((first, "cifar10"), (second, "cifar100")):
         rows = ["nin+relu", "nin+prelu", "nin+srelu"]
         assert [t.get_text() for t in axes.get_yticklabels()] == ["ReLU", "PReLU", "SReLU"]
@@ -42,7 +42,7 @@ def test_a_data_set_of_another_length_says_so(tmp_path: Path) -> None:
     first, *_ = overview(PaperResults(found)).axes
     assert first.get_title() == "MNIST, NIN, 50 epochs"
     diamonds = [line for line in first.lines if line.get_marker() == "D"]
-    expected = [row.errors["mnist"] for row in TABLE4.rows if row.name in ROWS]
+    expected = [row.errors["mnist"] for row in TABLES["table4"].rows if row.name in ROWS]
     shown = [label.get_text() for label in first.get_yticklabels()]
     assert shown == ["ReLU", "PReLU", "SReLU"]
     assert [float(d.get_xdata()[0]) for d in diamonds] == [expected[0], *expected[-2:]]  # type: ignore[index]
@@ -73,7 +73,7 @@ def test_lines_are_the_differences_from_srelu(tmp_path: Path) -> None:
     pairs = zip(relu.errors.values(), srelu.errors.values(), strict=True)
     above = [a - b for a, b in pairs]
     assert means[0] == pytest.approx(np.mean(above))
-    left = comparison_tables.CHANGED[0].difference(paper_results).versus
+    left = pair_tables.CHANGED[0].difference(paper_results).versus
     assert left is not None
     assert means[2] == left.paired.mean
     spans = [list(line.get_xdata()) for line in lines if line.get_marker() != "o"]  # type: ignore[call-overload]

@@ -11,13 +11,14 @@ from matplotlib.lines import Line2D
 
 from ...config.recipes import CONDITIONS, LENGTHS
 from ...util.colors import OWN
-from ..comparison_tables import CHANGED, FIRST, FURTHER, NAMES, differences
-from ..published import ERRORS, TABLE2, TABLE4, TITLES
+from ..comparison_tables import FIRST, FURTHER, NAMES, differences
+from ..pair_tables import CHANGED
+from ..published import ERRORS, TABLES, TITLES
 from ..results import PaperResults
 from .drawing import GRID, INK, SOFT, styled
 
 ROWS = ("nin+relu", "nin+lrelu", "nin+prelu", "nin+apl", "nin+srelu-manual", "nin+srelu")
-ROW_TITLES = {row.name: row.title.removeprefix("NIN + ") for row in TABLE2.rows}
+ROW_TITLES = {row.name: row.title.removeprefix("NIN + ") for row in TABLES["table2"].rows}
 COLUMNS = 2
 # The paper's mark is above the middle of its row, the seeds of each length at and below it.
 ABOVE, OFFSET = -0.22, {"published": 0.0, "short": 0.22}
@@ -26,7 +27,7 @@ DARKNESS = {"published": 1.0, "short": 0.4}
 
 def overview(results: PaperResults) -> Figure:
     """Draws the errors of each data set that SReLU was trained on, and SReLU's changes below."""
-    known = (*TABLE2.conditions, *TABLE4.conditions)
+    known = (*TABLES["table2"].conditions, *TABLES["table4"].conditions)
     conditions = [c for c in known if any(results.entry(ROWS[-1], c, n) for n in LENGTHS)]
     if not conditions:
         raise ValueError("no run with SReLU has a record yet: `srelu paper run headline`")
