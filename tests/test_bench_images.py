@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from torch_srelu.lab.paper.systems import SYSTEMS
+from torch_srelu.lab.paper.rows import SYSTEMS
 
 ROOT = Path(__file__).parents[1]
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from reproduction import all_of
 
-from torch_srelu.lab.paper.standing import Standing
+from torch_srelu.lab.paper.results import PaperResults
 from torch_srelu.lab.records import archives
 
 
@@ -37,5 +37,5 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def standing(results: Path) -> Standing:
-    return Standing.committed(results)
+def paper_results(results: Path) -> PaperResults:
+    return PaperResults.committed(results)

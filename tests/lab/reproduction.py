@@ -8,8 +8,7 @@ from specimens import record_of
 
 from torch_srelu.lab.config.run import Run
 from torch_srelu.lab.models.network_registry import network_spec
-from torch_srelu.lab.paper.blocks import contests
-from torch_srelu.lab.paper.contests import wanted
+from torch_srelu.lab.paper.experiments import required_runs, select_experiments
 from torch_srelu.lab.records.run_record import Record
 
 LAYERS = {name: 3 for name, _ in network_spec("nin-cifar10").build("relu").activations()}
@@ -25,4 +24,4 @@ def ended(root: Path, run: Run, status: str = "finished") -> Record:
 
 
 def all_of(root: Path, *blocks: str) -> list[Record]:
-    return [ended(root, run) for run in wanted(contests(blocks), {})]
+    return [ended(root, run) for run in required_runs(select_experiments(blocks), {})]

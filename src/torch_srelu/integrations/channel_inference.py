@@ -140,8 +140,6 @@ def _input_layouts(
         # Called on other channels before: one set of parameters serves them all.
         unchanged = layouts.get(unit, layout) == layout
         layouts[unit] = layout if unchanged else ChannelLayout(1, layout.dim)
-            layout if layouts.get(unit, layout) == layout else ChannelLayout(1, layout.dim)
-        )
         return x
 
     required = sum(

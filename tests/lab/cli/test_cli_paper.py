@@ -12,10 +12,9 @@ from command import process, srelu
 from reproduction import WRONG, ended
 from specimens import record_of
 
-from torch_srelu.lab.cli.paper_runs import Lines
+from torch_srelu.lab.cli.paper_runs import ProgressLines
 from torch_srelu.lab.engine.local_processes import Event
-from torch_srelu.lab.paper.blocks import contests
-from torch_srelu.lab.paper.contests import wanted
+from torch_srelu.lab.paper.experiments import required_runs, select_experiments
 from torch_srelu.lab.paper.rows import ROWS
 from torch_srelu.lab.records import run_record
 
@@ -58,21 +57,25 @@ def test_run_has_nothing_to_do_where_all_is_committed(command: Callable) -> None
 
 def test_run_lists_every_name_that_it_knows() -> None:
     words = set(re.findall(r"[\w-]+", srelu("paper run").output))
-    assert {"headline", "rehearsal", *(contest.name for contest in contests())} <= words
+    assert {
+        "headline",
+        "rehearsal",
+        *(experiment.name for experiment in select_experiments()),
+    } <= words
 
 
 def test_lines_count_what_was_there_and_what_has_ended(tmp_path: Path, capsys) -> None:
-    chosen = contests(["headline-cifar10"])
-    runs = wanted(chosen, {})
+    chosen = select_experiments(["headline-cifar10"])
+    runs = required_runs(chosen, {})
     there = run_record.results(ended(tmp_path, run) for run in runs[:5])
-    view = Lines(chosen, there)
+    view = ProgressLines(chosen, there)
     record = ended(tmp_path, runs[5])
     for kind, share in (("started", 0.0), ("progress", 0.25), ("progress", 0.75)):
-        view.see(Event(runs[5], kind, share))
-    view.see(Event(runs[5], "ended", 1.0, record=record))
-    view.see(Event(runs[6], "started"))
-    view.see(Event(runs[6], "failed", words="exit code 1, log in here\nand why"))
-    view.see(None)
+        view.update(Event(runs[5], kind, share))
+    view.update(Event(runs[5], "ended", 1.0, record=record))
+    view.update(Event(runs[6], "started"))
+    view.update(Event(runs[6], "failed", words="exit code 1, log in here\nand why"))
+    view.update(None)
     first, second, third = capsys.readouterr().out.splitlines()
     error = (WRONG["srelu"] + 2) / 2
     assert first.startswith(f"nin-cifar10 srelu seed 2: {error:.2f} % test error, 100 epochs in")
@@ -84,7 +87,7 @@ def test_lines_count_what_was_there_and_what_has_ended(tmp_path: Path, capsys) -
 
 def test_collect_takes_what_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    runs = wanted(contests(["headline-cifar10"]), {})
+    runs = required_runs(select_experiments(["headline-cifar10"]), {})
     for run in runs[:4]:
         ended(tmp_path / "runs", run)
     record_of(tmp_path / "runs", runs[4], status=None)
@@ -98,7 +101,7 @@ def test_collect_takes_what_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_one_is_counted_in_the_singular(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    *most, last = wanted(contests(["headline-cifar10"]), {})
+    *most, last = required_runs(select_experiments(["headline-cifar10"]), {})
     for run in most:
         ended(tmp_path / "runs", run)
     assert "\n1 run of headline-cifar10 without a" in srelu(f"{COLLECT} --results a").output

@@ -8,8 +8,7 @@ import pytest
 from command import srelu
 from reproduction import ended
 
-from torch_srelu.lab.paper.blocks import contests
-from torch_srelu.lab.paper.contests import wanted
+from torch_srelu.lab.paper.experiments import required_runs, select_experiments
 
 RUN = "paper run headline-cifar10 --minutes 0"
 
@@ -23,7 +22,7 @@ def test_committed_records_are_told_from_those_trained_here(results: Path) -> No
     said = srelu(f"{RUN} --results {results}").output
     assert f"From the committed records in {results}, not trained now: 9 of 9 runs." in said
     assert "--results nothing" in said
-    ended(Path("runs"), wanted(contests(["headline-cifar10"]), {})[0])
+    ended(Path("runs"), required_runs(select_experiments(["headline-cifar10"]), {})[0])
     assert "not trained now: 8 of 9 runs" in srelu(f"{RUN} --results {results}").output
 
 

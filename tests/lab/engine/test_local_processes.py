@@ -16,7 +16,8 @@ from torch_srelu.lab.config.recipes import recipe
 from torch_srelu.lab.config.run import Run
 from torch_srelu.lab.engine import worker
 from torch_srelu.lab.engine.local_processes import LOGS, Event, UnsavedRunsError, train_runs
-from torch_srelu.lab.paper.contests import Contest, Entry, wanted
+from torch_srelu.lab.paper.experiments import Experiment, required_runs
+from torch_srelu.lab.paper.rows import ROWS
 from torch_srelu.lab.records import checkpoints, run_record
 from torch_srelu.lab.training.loop import train
 
@@ -60,17 +61,22 @@ def test_a_process_whose_parent_is_gone_stops_and_is_resumed_bit_for_bit(tmp_pat
     assert list((root / LOGS).iterdir()) == []
 
 
-def dying_at_first(activation: str, seed: int, *_: object) -> Run:
+def dying_at_first(activation: str, condition: str, seed: int, *_: object) -> Run:
     """ReLU cannot learn at seed 1, in many small steps; the others take long there."""
     dead = {"lr": 0.0, "batch": 4} if seed == 1 and activation == "relu" else {}
-    return recipe("digits", activation, seed, epochs=500 if seed == 1 else 2, **dead)
+    return recipe(condition, activation, seed, epochs=500 if seed == 1 else 2, **dead)
 
 
-def test_a_dead_seed_is_replaced_and_its_rivals_are_stopped(tmp_path: Path) -> None:
-    entries = tuple(Entry(name, partial(dying_at_first, name)) for name in ("relu", "prelu"))
-    contest = Contest("a contest", "digits", "short", entries, count=1)
-    known = {dying_at_first("prelu", 2).key(): {"status": "finished"}}  # needs no training
-    plan = partial(wanted, [contest])
+def test_a_dead_seed_is_replaced_and_its_rivals_are_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("relu", "prelu"):
+        monkeypatch.setitem(ROWS, name, partial(dying_at_first, name))
+    experiment = Experiment("an experiment", "digits", ("relu", "prelu"), num_seeds=1)
+    known = {
+        dying_at_first("prelu", "digits", 2).key(): {"status": "finished"}
+    }  # needs no training
+    plan = partial(required_runs, [experiment])
     events = list(train_runs(plan, tmp_path, known=known, jobs=2))
     assert kinds(events) == {
         ("started", "relu", 1): 1,
@@ -81,7 +87,7 @@ def test_a_dead_seed_is_replaced_and_its_rivals_are_stopped(tmp_path: Path) -> N
         ("ended", "relu", 2): 1,
     }
     found = run_record.find(tmp_path)
-    assert contest.seeds(run_record.results(found)) == ((2,), (1,))
+    assert experiment.seeds(run_record.results(found)) == ((2,), (1,))
     (dropped,) = (r for r in found if r.result is None)  # stopped, not lost
     assert checkpoints.load(dropped.folder) is not None
 

@@ -4,36 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from command import srelu
 
 from torch_srelu.lab.paper import results_page
-from torch_srelu.lab.paper.figures.figure_list import FROM_RECORDS
-from torch_srelu.lab.paper.standing import Standing
+from torch_srelu.lab.paper.results import PaperResults
 from torch_srelu.lab.records import run_record
 
 ROOT = Path(__file__).parents[3]
 
 
-def test_figure4_draws_the_recorded_losses(standing: Standing) -> None:
-    panels = FROM_RECORDS["figure4"](standing).axes
-    for axes, condition in zip(panels, ("cifar10", "cifar100"), strict=True):
-        drawn = {str(line.get_label()): np.asarray(line.get_ydata()) for line in axes.lines}
-        assert [label.split(":")[0] for label in drawn] == ["SReLU", "PReLU", "ReLU"]
-        cell = standing.cell("nin+prelu", condition, "short")
-        assert cell is not None
-        losses = [[m.train_loss for m in r.metrics] for r in cell.rival.finished]
-        np.testing.assert_allclose(list(drawn.values())[1], np.mean(losses, axis=0))
-    empty = FROM_RECORDS["figure4"](Standing([])).axes[0]
-    assert "srelu paper run headline-cifar10" in empty.texts[0].get_text()
-
-
-def test_page_is_written_beside_the_results(results: Path, standing: Standing) -> None:
+def test_page_is_written_beside_the_results(results: Path, paper_results: PaperResults) -> None:
     root = results.parent
     (root / "docs").mkdir()
     with pytest.raises(ValueError, match="is not a checkout of this project"):
-        list(results_page.write(standing, results))
+        list(results_page.write(paper_results, results))
     (root / "README.md").write_text(
         f"before\n{results_page.BEGIN}\nold\n{results_page.END}\nafter\n"
     )
@@ -50,7 +35,7 @@ def test_page_is_written_beside_the_results(results: Path, standing: Standing) -
         )
     ]
     text = (root / results_page.PAGE).read_text()
-    assert text == results_page.render(standing, "## Found\n\nIt was seen.\n")
+    assert text == results_page.render(paper_results, "## Found\n\nIt was seen.\n")
     assert "It was seen." in text
     assert "| NIN + SReLU | 8.41 | 11.25 |" in text
     readme = (root / "README.md").read_text()
@@ -61,10 +46,10 @@ def test_page_is_written_beside_the_results(results: Path, standing: Standing) -
 
 
 def test_committed_page_and_readme_say_what_the_records_say() -> None:
-    standing = Standing.committed(ROOT / "results")
+    paper_results = PaperResults.committed(ROOT / "results")
     findings = (ROOT / results_page.FINDINGS).read_text()
-    assert (ROOT / results_page.PAGE).read_text() == results_page.render(standing, findings)
-    assert results_page.quoted(standing) in (ROOT / "README.md").read_text()
+    assert (ROOT / results_page.PAGE).read_text() == results_page.render(paper_results, findings)
+    assert results_page.quoted(paper_results) in (ROOT / "README.md").read_text()
 
 
 def test_committed_records_are_small_and_complete() -> None:

@@ -3,13 +3,12 @@
 import torch
 
 from torch_srelu.lab.models import network_registry
-from torch_srelu.lab.paper.blocks import contests
-from torch_srelu.lab.paper.contests import wanted
+from torch_srelu.lab.paper.experiments import required_runs, select_experiments
 from torch_srelu.lab.training import inspection
 
 
 def test_every_network_has_the_size_of_its_weights() -> None:
-    for run in {run.net: run for run in wanted(contests(), {})}.values():
+    for run in {run.net: run for run in required_runs(select_experiments(), {})}.values():
         net = network_registry.network_spec(run.net).build(run.activation, run.options)
         layers = [m for m in net.modules() if isinstance(m, torch.nn.Conv2d | torch.nn.Linear)]
         found = inspection.weights(net)

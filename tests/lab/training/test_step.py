@@ -11,8 +11,7 @@ from torch_srelu.lab.config.run import Run
 from torch_srelu.lab.data.batches import TensorBatches
 from torch_srelu.lab.models import network_registry
 from torch_srelu.lab.models.sequential import average_pool, max_pool
-from torch_srelu.lab.paper.blocks import contests
-from torch_srelu.lab.paper.contests import wanted
+from torch_srelu.lab.paper.experiments import required_runs, select_experiments
 from torch_srelu.lab.records import run_record
 from torch_srelu.lab.runtime.distributed import ProcessGroup
 from torch_srelu.lab.runtime.seeds import DropoutStream
@@ -94,7 +93,7 @@ def _trained() -> dict[str, Run]:
 
     Of networks for both CIFARs, which differ in the last layer, CIFAR-10's.
     """
-    runs = wanted(contests(), {})
+    runs = required_runs(select_experiments(), {})
     nin = {f"{r.net}, {r.activation}": r for r in runs if r.net == "nin-cifar10"}
     nets = {r.net: r for r in runs}
     twins = {net for net in nets if net.replace("cifar100", "cifar10") in nets.keys() - {net}}

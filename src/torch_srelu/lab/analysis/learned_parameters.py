@@ -11,6 +11,8 @@ from . import sample_statistics
 from .comparison import Rival
 from .sample_statistics import SampleSummary
 
+LEARNED_NAMES = ("t_r", "t_l", "a_r", "a_l")  # in the order of the paper's table, and of ours
+
 
 @dataclass(frozen=True)
 class LearnedLayer:

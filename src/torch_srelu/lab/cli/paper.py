@@ -10,10 +10,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ..analysis import comparison_tables
-from ..paper import results_page
-from ..paper.standing import Standing
-from ..paper.tables import ablations, differences, fit, paper_tables, row_list
+from ..analysis.comparison_tables import TextTable, terminal_table
+from ..paper import difference_tables, fit_tables, pair_tables, paper_tables, results_page
+from ..paper.results import PaperResults
 from ..util import files
 from ..util.choices import check_choice
 from . import paper_runs
@@ -46,11 +45,11 @@ TABLES = {
     "table4": "MNIST.",
     "table5": "GoogLeNet: the paper on ImageNet, ours on ten of its classes.",
 }
-DRAWN_FIGURES = {
+FORMULA_FIGURES = {
     "figure1": "The laws of Weber-Fechner and Stevens and the SReLU forms that imitate them.",
     "figure2": "The piecewise-linear family, ReLU to maxout, and SReLU.",
 }
-RECORDED_FIGURES = {
+RECORD_FIGURES = {
     "overview": "All in one picture: errors beside the paper's, and what the gain is made of.",
     "figure3": "How large the inputs of each layer's activation are in GoogLeNet, from records.",
     "figure4": "How training converges on CIFAR-10 and CIFAR-100, from the committed records.",
@@ -65,18 +64,18 @@ def _table(name: str) -> Callable[..., None]:
         as_json: Annotated[bool, typer.Option("--json", help="Print plain values.")] = False,
     ) -> None:
         with one_line_errors():
-            standing = Standing.committed(results)
+            found = PaperResults.committed(results)
             if as_json:
-                print(json.dumps(paper_tables.entries(name, standing), indent=2))
+                print(json.dumps(paper_tables.plain_values(name, found), indent=2))
             else:
-                _print(paper_tables.table(name, standing))
+                _print(paper_tables.make_tables(name, found))
 
     return command
 
 
-def _print(made: Iterable[comparison_tables.TextTable]) -> None:
-    for grid in made:
-        console.print(comparison_tables.terminal_table(grid))
+def _print(made: Iterable[TextTable]) -> None:
+    for table in made:
+        console.print(terminal_table(table))
 
 
 @app.callback()
@@ -93,9 +92,9 @@ def _without_a_command(context: typer.Context, results: ResultsFolder = None) ->
 def _tables(results: ResultsFolder = None) -> None:
     """Tables 1 to 5, one after the other: a number or what would fill it in every cell."""
     with one_line_errors():
-        standing = Standing.committed(results)
+        found = PaperResults.committed(results)
         for name in paper_tables.NAMES:
-            _print(paper_tables.table(name, standing))
+            _print(paper_tables.make_tables(name, found))
 
 
 @app.command(
@@ -103,74 +102,72 @@ def _tables(results: ResultsFolder = None) -> None:
 )
 def _page(results: ResultsFolder = None) -> None:
     with one_line_errors():
-        for path in results_page.write(Standing.committed(results), results):
+        for path in results_page.write(PaperResults.committed(results), results):
             console.print(Text(f"{path} is written"))
 
 
-def _drawn_figure(name: str) -> Callable[..., None]:
+def _formula_figure(name: str) -> Callable[..., None]:
     def command(out: OutFile = Path(f"{name}.png")) -> None:
-        _draw(name, out)
+        _draw(name, out, lambda: None)
 
     return command
 
 
-def _recorded_figure(name: str) -> Callable[..., None]:
+def _record_figure(name: str) -> Callable[..., None]:
     def command(out: OutFile = Path(f"{name}.png"), results: ResultsFolder = None) -> None:
-        _draw(name, out, results)
+        _draw(name, out, lambda: PaperResults.committed(results))
 
     return command
 
 
-def _draw(name: str, out: Path, results: Path | None = None) -> None:
+def _draw(name: str, out: Path, results: Callable[[], PaperResults | None]) -> None:
     with one_line_errors():
-        from ..paper.figures.figure_list import DRAWN, FORMATS, FROM_RECORDS, render
+        from ..paper.figures.drawing import FORMATS
+        from ..paper.figures.figure_list import draw
 
         kind = out.suffix.removeprefix(".")
         check_choice(f"file type of {out}", kind, FORMATS)
-        figure = DRAWN[name]() if name in DRAWN else FROM_RECORDS[name](Standing.committed(results))
-        files.write(out, render(figure, kind))
+        files.write(out, draw(name, kind, results()))
         console.print(Text(f"{name} is in {out}"))
 
 
-@app.command("ablations")
-def _ablations(results: ResultsFolder = None) -> None:
-    """What the gain is made of: SReLU with one decision changed or reused, ReLU for longer."""
-    with one_line_errors():
-        _print(ablations.grids(Standing.committed(results)))
+def _from_records(
+    make: Callable[[PaperResults], list[TextTable]], missing: str = ""
+) -> Callable[..., None]:
+    """Prints tables; where there are none, the error names what is ``missing``."""
+
+    def command(results: ResultsFolder = None) -> None:
+        with one_line_errors():
+            made = make(PaperResults.committed(results))
+            if missing and not made:
+                raise ValueError(f"{missing} a record yet: `srelu paper run headline`")
+            _print(made)
+
+    return command
 
 
-@app.command("fit")
-def _fit(results: ResultsFolder = None) -> None:
-    """How well the networks fit, and how large their weights and inputs are, from the records."""
-    with one_line_errors():
-        made = fit.grids(Standing.committed(results))
-        if not made:
-            raise ValueError("no run has a record yet: `srelu paper run headline`")
-        _print(made)
-
-
-@app.command("rows")
-def _rows(results: ResultsFolder = None) -> None:
-    """Every row of Tables 1, 2, 4 and 5: its command and cost, the paper's value and ours."""
-    with one_line_errors():
-        _print(row_list.grids(Standing.committed(results)))
-
-
-@app.command("differences")
-def _differences(results: ResultsFolder = None) -> None:
-    """SReLU against ReLU and PReLU: paired differences, intervals and tests."""
-    with one_line_errors():
-        made = differences.grids(Standing.committed(results))
-        if not made:
-            raise ValueError("no two rivals have a record yet: `srelu paper run headline`")
-        _print(made)
-
-
-for _name, _words in TABLES.items():
-    app.command(_name, help=_words)(_table(_name))
-for _name, _words in DRAWN_FIGURES.items():
-    app.command(_name, help=_words)(_drawn_figure(_name))
-for _name, _words in RECORDED_FIGURES.items():
-    app.command(_name, help=_words)(_recorded_figure(_name))
+app.command(
+    "ablations",
+    help="What the gain is made of: SReLU with one decision changed or reused, ReLU for longer.",
+)(_from_records(pair_tables.make_tables))
+app.command(
+    "fit",
+    help="How well the networks fit, and how large their weights and inputs are, from the records.",
+)(_from_records(fit_tables.make_tables, "no run has"))
+app.command(
+    "rows",
+    help="Every row of Tables 1, 2, 4 and 5: its command and cost, the paper's value and ours.",
+)(_from_records(paper_tables.row_tables))
+app.command(
+    "differences",
+    help="SReLU against ReLU and PReLU: paired differences, intervals and tests.",
+)(_from_records(difference_tables.make_tables, "no two rivals have"))
+for _make, _commands in (
+    (_table, TABLES),
+    (_formula_figure, FORMULA_FIGURES),
+    (_record_figure, RECORD_FIGURES),
+):
+    for _name, _help in _commands.items():
+        app.command(_name, help=_help)(_make(_name))
 app.command("run")(paper_runs.run)
 app.command("collect")(paper_runs.collect)

@@ -14,19 +14,24 @@ from rich.table import Table
 from rich.text import Text
 
 from ..._text import counted
-from ..analysis import comparison_tables
+from ..analysis.comparison_tables import terminal as comparison_text
 from ..config.run import Run
 from ..data.datasets import dataset
 from ..data.locations import locate
 from ..engine.local_processes import Event, UnsavedRunsError, train_runs
-from ..paper.blocks import BLOCKS, REHEARSAL, contests
-from ..paper.contests import Contest, wanted, with_needs
-from ..paper.standing import Standing, results_folder
+from ..paper.experiments import (
+    BLOCKS,
+    REHEARSAL,
+    Experiment,
+    required_runs,
+    select_experiments,
+    with_dependencies,
+)
+from ..paper.results import PaperResults, results_folder
 from ..records import archives, run_record
-from ..records.run_record import Record, Results
-from ..records.run_status import FINISHED
+from ..records.run_record import Results
 from ..runtime.distributed import choose_device
-from .board import QUIET_SECONDS, outcome
+from .board import QUIET_SECONDS, outcome_in_words
 from .data_commands import DataFolder, check_data_folder
 from .report_command import RECORDS
 from .terminal import INTERRUPTED, console, duration, errors, fail, one_line_errors
@@ -69,29 +74,28 @@ def run(
         if not blocks:
             console.print(_overview())
             return
-        chosen = contests(blocks)
+        experiments = select_experiments(blocks)
         folder = results or results_folder()
         committed = run_record.results(run_record.find(folder))
         known = committed | run_record.results(run_record.find(records_folder))
         if minutes != 0:
             choose_device(device)
             check_data_folder(data)
-            _find_data((r for r in wanted(chosen, known) if r.key() not in known), data)
-        view = Lines(chosen, known)
-        limit = None if minutes is None else 60 * minutes
+            _find_data((r for r in required_runs(experiments, known) if r.key() not in known), data)
+        progress = ProgressLines(experiments, known)
         events = train_runs(
-            lambda known: wanted(chosen, known),
+            lambda known: required_runs(experiments, known),
             records_folder,
             data,
             known=committed,
             jobs=jobs,
-            seconds=limit,
+            seconds=None if minutes is None else 60 * minutes,
             device=device,
         )
         try:
             with closing(events):
                 for event in events:
-                    view.see(event)
+                    progress.update(event)
         except KeyboardInterrupt:
             errors.print("Stopped: checkpoints are written, the same command goes on from there.")
             raise typer.Exit(INTERRUPTED) from None
@@ -99,12 +103,19 @@ def run(
             errors.print(Text(f"Stopped: {error}"), soft_wrap=True)
             raise typer.Exit(INTERRUPTED) from None
         own = run_record.find(records_folder)
-        standing = Standing([*run_record.find(folder), *own])
-        _show_tables(standing, chosen)
-        _tell_committed(
-            chosen, standing.results, committed.keys() - run_record.results(own), folder
-        )
-        _tell_missing(standing, chosen, view.failed)
+        found = PaperResults([*run_record.find(folder), *own])
+        for experiment in experiments:
+            if (comparison := found.comparison([experiment])) is not None:
+                console.print()
+                console.print(comparison_text(comparison))
+        runs = required_runs(experiments, found.by_key)
+        _print_committed(runs, committed.keys() - run_record.results(own), folder)
+        if progress.failed:
+            fail(
+                f"{counted(progress.failed, 'run')} failed, see above; the same command tries again"
+            )
+        if missing := len(found.missing(experiments)):
+            console.print(f"\n{counted(missing, 'run')} left: the same command goes on from here.")
 
 
 def _find_data(runs: Iterable[Run], data: Path | None) -> None:
@@ -113,20 +124,8 @@ def _find_data(runs: Iterable[Run], data: Path | None) -> None:
         locate(dataset(name), data)
 
 
-def _show_tables(standing: Standing, chosen: Sequence[Contest]) -> None:
-    """Prints where the contests stand."""
-    for contest in chosen:
-        result = standing.comparison([contest])
-        if result is not None:
-            console.print()
-            console.print(comparison_tables.terminal(result))
-
-
-def _tell_committed(
-    chosen: Sequence[Contest], results: Results, committed: Set[str], folder: Path
-) -> None:
-    """Says how many of the numbers nobody has trained here, and how to."""
-    runs = wanted(chosen, results)
+def _print_committed(runs: Sequence[Run], committed: Set[str], folder: Path) -> None:
+    """Says how many of the numbers were not trained here, and how to train them."""
     if there := sum(run.key() in committed for run in runs):
         words = (
             f"\nFrom the committed records in {folder}, not trained now: {there} of "
@@ -134,14 +133,6 @@ def _tell_committed(
             "--results nothing"
         )
         console.print(Text(words), soft_wrap=True)
-
-
-def _tell_missing(standing: Standing, chosen: Sequence[Contest], failed: int) -> None:
-    """Says what is left to train; that a run failed ends the command."""
-    if failed:
-        fail(f"{counted(failed, 'run')} failed, see above; the same command tries again")
-    if missing := len(standing.missing(chosen)):
-        console.print(f"\n{counted(missing, 'run')} left: the same command goes on from here.")
 
 
 def collect(
@@ -160,50 +151,49 @@ def collect(
         folder = results or results_folder()
         if REHEARSAL in (blocks or ()):
             raise ValueError(f"{REHEARSAL} counts for no table: there is nothing to collect")
-        chosen = contests(blocks)
-        found = run_record.find(records_folder)
-        if not found:
+        experiments = select_experiments(blocks)
+        own = run_record.find(records_folder)
+        if not own:
             raise ValueError(
                 f"there are no records in {records_folder}: those in {folder} are collected "
                 "already, `srelu paper run` trains the others"
             )
-        standing = Standing([*run_record.find(folder), *found])
-        counting = {r.run.key() for contest in chosen for r in standing.counted(contest)}
-        done = [r for r in found if r.result is not None and r.run.key() in counting]
+        found = PaperResults([*run_record.find(folder), *own])
+        counting = {record.run.key() for record in found.records(experiments)}
+        done = [r for r in own if r.result is not None and r.run.key() in counting]
         collected = archives.collect(done, folder)
         size = sum(path.stat().st_size for path in folder.iterdir())
         added = f"{counted(len(collected.added), 'record')} added"
         known = f"{len(collected.known)} known before"
         console.print(Text(f"{added}, {known}; {folder} has {size / 1e6:.2f} MB."))
-        missing = len(standing.missing(chosen))
-        if missing:
+        if missing := len(found.missing(experiments)):
             where = " ".join(blocks or ["all blocks"])
             console.print(f"{counted(missing, 'run')} of {where} without a result.")
 
 
-class Lines:
-    """Tells of runs side by side in lines: each end, and a sign of life between them.
+class ProgressLines:
+    """Prints runs side by side in lines: each end, and a sign of life between them.
 
     Args:
-        chosen: The contests under way.
-        there: Results that were there before.
+        experiments: What is being trained.
+        known: Results that were there before.
     """
 
-    def __init__(self, chosen: Sequence[Contest], there: Results) -> None:
-        self.contests, self.results = chosen, dict(there)
+    def __init__(self, experiments: Sequence[Experiment], known: Results) -> None:
+        self.experiments, self.results = experiments, dict(known)
         self.shares: dict[str, float] = {}  # of the runs under way
         self.failed = 0
         self._first: dict[str, float] = {}  # where they were when they began here
         self._gained = 0.0  # by those that have ended
-        self._began = self._said = time.monotonic()
+        self._began = self._printed = time.monotonic()
 
-    def see(self, event: Event | None) -> None:
+    def update(self, event: Event | None) -> None:
         """Takes in what happened; None means that nothing did."""
         if event is not None:
             self._take_in(event)
-        if time.monotonic() - self._said >= QUIET_SECONDS and self.shares:
+        if time.monotonic() - self._printed >= QUIET_SECONDS and self.shares:
             least, most = min(self.shares.values()), max(self.shares.values())
-            self._say(f"{len(self.shares)} under way, {least:.0%} to {most:.0%} done")
+            self._print(f"{len(self.shares)} under way, {least:.0%} to {most:.0%} done")
 
     def _take_in(self, event: Event) -> None:
         key, name = event.run.key(), f"{event.run.net} {event.run.activation}"
@@ -216,54 +206,48 @@ class Lines:
                 self._first.setdefault(key, event.share)
             case "ended":
                 assert event.record is not None
-                self._leave(key, 1.0)
+                self._remove(key, 1.0)
                 self.results |= run_record.results([event.record])
-                self._say(f"{name}: {_outcome(event.record)}")
+                self._print(f"{name}: {outcome_in_words(event.record)}")
             case "stopped":
-                self._say(f"{name}: stopped at {self._leave(key):.0%}")
+                self._print(f"{name}: stopped at {self._remove(key):.0%}")
             case "dropped":
-                self._leave(key)
-                self._say(f"{name}: not needed any more, by the results there are now")
+                self._remove(key)
+                self._print(f"{name}: not needed any more, by the results there are now")
             case _:
-                self._leave(key)
+                self._remove(key)
                 self.failed += 1
-                self._say(f"{name}: failed, {event.words}")
+                self._print(f"{name}: failed, {event.words}")
 
-    def _leave(self, key: str, share: float | None = None) -> float:
+    def _remove(self, key: str, share: float | None = None) -> float:
         last = self.shares.pop(key, 0.0)
         reached = last if share is None else share
         self._gained += reached - self._first.pop(key, 0.0)
         return reached
 
-    def _say(self, line: str) -> None:
-        self._said = time.monotonic()
-        runs = wanted(self.contests, self.results)
+    def _print(self, line: str) -> None:
+        self._printed = time.monotonic()
+        runs = required_runs(self.experiments, self.results)
         done = sum(run.key() in self.results for run in runs)
         status = f"{done} of {counted(len(runs), 'run')}"
-        under_way = {key: share - self._first.get(key, share) for key, share in self.shares.items()}
-        gained = self._gained + sum(under_way.values())
+        under_way = (share - self._first.get(key, share) for key, share in self.shares.items())
+        gained = self._gained + sum(under_way)
         if gained > 0 and done < len(runs):
             left = len(runs) - done - sum(self.shares.values())
-            pace = (self._said - self._began) / gained
+            pace = (self._printed - self._began) / gained
             status += f", about {duration(max(0.0, left * pace))} left"
         console.print(Text(f"{line}; {status}"), soft_wrap=True)
 
 
-def _outcome(record: Record) -> str:
-    result = record.result or {}
-    error = outcome(record) + (" % test error" if result["status"] == FINISHED else "")
-    return f"{error}, {counted(result['epochs'], 'epoch')} in {duration(result['seconds'])}"
-
-
 def _overview() -> Table:
-    """All blocks, each with the names under which its parts run alone."""
+    """All blocks, each with the names under which its experiments run alone."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("block")
     table.add_column("what it trains")
     table.add_column("runs", justify="right")
     for name, block in BLOCKS.items():
-        words, parts = Text(block.words), with_needs(block.contests)
-        if [part.name for part in parts] != [name]:
-            words.append(f"\n{', '.join(part.name for part in parts)}", style="dim")
-        table.add_row(Text(name), words, str(len(wanted(block.contests, {}))))
+        words, experiments = Text(block.words), with_dependencies(block.experiments)
+        if [e.name for e in experiments] != [name]:
+            words.append(f"\n{', '.join(e.name for e in experiments)}", style="dim")
+        table.add_row(Text(name), words, str(len(required_runs(block.experiments, {}))))
     return table

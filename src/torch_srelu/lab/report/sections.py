@@ -11,8 +11,7 @@ from ..._text import counted
 from ...module import NAMES
 from ..analysis import comparison_tables
 from ..analysis.comparison import Comparison
-from ..analysis.learned_parameters import LearnedLayer, learned_layers
-from ..paper.published import LEARNED_NAMES
+from ..analysis.learned_parameters import LEARNED_NAMES, LearnedLayer, learned_layers
 from ..records.run_record import Record, seconds_of
 from ..records.run_status import FINISHED
 from . import plots

@@ -6,16 +6,24 @@ from collections.abc import Callable
 
 from matplotlib.figure import Figure
 
-from ..standing import Standing
-from . import figure1, figure2, figure3, figure4, learned_functions, overview
-from .drawing import FORMATS, render
+from ..results import PaperResults
+from . import formula_figures, record_figures
+from .drawing import render
+from .overview_figure import overview
 
-DRAWN: dict[str, Callable[[], Figure]] = {"figure1": figure1.draw, "figure2": figure2.draw}
-FROM_RECORDS: dict[str, Callable[[Standing], Figure]] = {
-    "figure3": figure3.draw_recorded,
-    "figure4": figure4.draw,
-    "functions": learned_functions.draw,
-    "overview": overview.draw,
+FROM_FORMULAS: dict[str, Callable[[], Figure]] = {
+    "figure1": formula_figures.figure1,
+    "figure2": formula_figures.figure2,
+}
+FROM_RECORDS: dict[str, Callable[[PaperResults], Figure]] = {
+    "figure3": record_figures.figure3,
+    "figure4": record_figures.figure4,
+    "functions": record_figures.learned_functions,
+    "overview": overview,
 }
 
-__all__ = ["DRAWN", "FORMATS", "FROM_RECORDS", "render"]
+
+def draw(name: str, kind: str, results: PaperResults | None = None) -> bytes:
+    """The bytes of a figure as a file of that kind; those from records need ``results``."""
+    figure = FROM_FORMULAS[name]() if results is None else FROM_RECORDS[name](results)
+    return render(figure, kind)

@@ -1,0 +1,193 @@
+"""SReLU and PReLU against other activations: paired differences, tests and intervals.
+
+SReLU against ReLU and PReLU is the question that the reproduction asks first. PReLU against ReLU:
+how much of SReLU's gain is had with one parameter a channel; against LReLU: whether that has to be
+trained.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..analysis.comparison import BaselineDifference
+from ..analysis.comparison_tables import NOTHING, TextTable, format_interval, format_p_value
+from ..analysis.sample_statistics import FEWEST_PAIRS, PooledDeviation, holm
+from ..config.recipes import LENGTHS
+from .experiments import BLOCKS
+from .published import CIFAR, ERRORS, FLIPS10, FLIPS100, MNIST, TITLES
+from .results import PaperResults
+
+NAMES = {
+    "relu": "ReLU",
+    "lrelu": "LReLU",
+    "prelu": "PReLU",
+    "apl": "APL",
+    "srelu-manual": "SReLU by hand",
+    "srelu": "SReLU",
+}
+
+
+@dataclass(frozen=True)
+class ComparisonFamily:
+    """An activation against baselines: one family of tests.
+
+    Attributes:
+        target: The activation.
+        baselines: What it is measured against.
+        blocks: Whose experiments have their runs.
+        conditions: The data sets.
+        length: How long they were trained.
+        words: What the title calls the baselines.
+    """
+
+    target: str
+    baselines: tuple[str, ...]
+    blocks: tuple[str, ...]
+    conditions: tuple[str, ...] = CIFAR
+    length: str = "short"
+    words: str = "its rivals"
+
+    @property
+    def title(self) -> str:
+        epochs = LENGTHS[self.length][self.conditions[0].partition("+")[0]]
+        return f"{NAMES[self.target]}'s test error minus that of {self.words}, {epochs} epochs"
+
+
+_MAIN, _FIRST, _LATER = ("relu", "prelu"), ("headline", "seeds"), ("lrelu", "apl", "srelu-manual")
+_PUBLISHED = tuple(f"published-{c}" for c in CIFAR)
+_FLIPS = (FLIPS10, FLIPS100)
+FIRST = ComparisonFamily("srelu", _MAIN, _FIRST)
+FURTHER = ComparisonFamily("srelu", _LATER, ("lrelu", "units"), words="further rivals")
+COMPARISONS = (
+    FIRST,
+    ComparisonFamily("prelu", ("relu",), _FIRST),
+    FURTHER,
+    ComparisonFamily("prelu", ("lrelu",), (*_FIRST, "lrelu"), words="LReLU"),
+    ComparisonFamily("srelu", _MAIN, ("flips",), _FLIPS, words="its rivals with mirrored images"),
+    ComparisonFamily(
+        "srelu",
+        ("relu", "lrelu", "prelu"),
+        ("mnist", "lrelu"),
+        (MNIST,),
+        words="its rivals on MNIST",
+    ),
+    ComparisonFamily("srelu", _MAIN, _PUBLISHED, length="published"),
+    ComparisonFamily("prelu", ("relu",), _PUBLISHED, length="published"),
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The error of a target minus that of a baseline on one data set.
+
+    Attributes:
+        baseline: The baseline.
+        condition: The data set.
+        paper: The difference in the paper.
+        versus: Ours, with its intervals.
+        pooled: The spread that the pooled interval is made from.
+        p: The paired test's p-value, corrected by Holm over all differences of the comparison.
+    """
+
+    baseline: str
+    condition: str
+    paper: float
+    versus: BaselineDifference
+    pooled: PooledDeviation | None
+    p: float | None = None
+
+    @property
+    def title(self) -> str:
+        """The baseline and the data set."""
+        return f"{NAMES[self.baseline]}, {TITLES[self.condition]}"
+
+
+def differences(results: PaperResults, family: ComparisonFamily = FIRST) -> list[Difference]:
+    """What the records have of a comparison, a data set after the other."""
+    experiments = [e for name in family.blocks for e in BLOCKS[name].experiments]
+    found = []
+    for condition in family.conditions:
+        comparison = results.comparison([e for e in experiments if e.condition == condition])
+        if comparison is None:
+            continue
+        rivals = {rival.records[0].run.activation: rival for rival in comparison.rivals}
+        target = rivals.get(family.target)
+        if target is None:
+            continue
+        for name in (name for name in family.baselines if name in rivals):
+            versus = replace(comparison, baseline=rivals[name]).differences.get(target.name)
+            if versus is not None:
+                paper = (ERRORS[f"nin+{n}", condition] for n in (family.target, name))
+                found.append(
+                    Difference(
+                        name, condition, next(paper) - next(paper), versus, comparison.pooled
+                    )
+                )
+    corrected = holm([d.versus.paired.p for d in found])
+    return [replace(d, p=p) for d, p in zip(found, corrected, strict=True)]
+
+
+def make_tables(results: PaperResults) -> list[TextTable]:
+    """The differences as tables, for each comparison that has any."""
+    made = []
+    for family in COMPARISONS:
+        found = differences(results, family)
+        if found:
+            made.append(_tests(found, family))
+            if family.target == "srelu":
+                made.append(_other_intervals(found, family))
+    return made
+
+
+def make_main_table(results: PaperResults) -> list[TextTable]:
+    """SReLU's tests alone, of the first comparison that has any."""
+    for family in COMPARISONS:
+        found = differences(results, family) if family.target == "srelu" else []
+        if found:
+            return [_tests(found, family)]
+    return []
+
+
+def _tests(found: list[Difference], family: ComparisonFamily) -> TextTable:
+    rows = [[d.title, f"{d.paper:+.2f}", *paired_numbers(d.versus, d.p)] for d in found]
+    tests = sum(d.p is not None for d in found)
+    number = "this one test" if tests == 1 else f"{tests} tests"
+    note = (
+        "Points of percent. Paired over n seeds, Student's 95 % interval and test from n = "
+        f"{FEWEST_PAIRS} on"
+    )
+    note += f"; p is two-sided, corrected by Holm over {number}." if tests else "."
+    headers = [f"{NAMES[family.target]} minus", "paper", "ours", "95 % interval", "n", "p (Holm)"]
+    return TextTable(family.title, headers, rows, note)
+
+
+def paired_numbers(versus: BaselineDifference, p: float | None) -> list[str]:
+    """A paired difference with its interval, n and corrected p-value."""
+    paired = versus.paired
+    return [
+        f"{paired.mean:+.2f}",
+        format_interval(paired.interval),
+        str(paired.n),
+        format_p_value(p),
+    ]
+
+
+def _other_intervals(found: list[Difference], family: ComparisonFamily) -> TextTable:
+    rows = [
+        [
+            d.title,
+            str(d.versus.paired.n),
+            format_interval(d.versus.pooled),
+            str(d.pooled.degrees) if d.pooled else NOTHING,
+            format_interval(d.versus.images),
+        ]
+        for d in found
+    ]
+    note = (
+        "Two other 95 % intervals. Pooled: of the difference of the means over all seeds of "
+        "either in these contests, unpaired, from the spread within all their rivals on the data "
+        "set, as if it were the same for all. Images: bootstrap over the test images, for the "
+        "networks of the n seeds that both have."
+    )
+    headers = [f"{NAMES[family.target]} minus", "n", "pooled", "degrees of freedom", "images"]
+    return TextTable(f"{family.title}: other intervals", headers, rows, note)

@@ -1,0 +1,154 @@
+"""What SReLU learned, layer by layer, beside what it learned in the paper, and when t_r was set.
+
+t_r is set to a percentile of a layer's inputs when the freeze ends, and inputs grow with training:
+so the paper's t_r tell something about the length of its freeze, which it does not state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ..._text import counted
+from ...module import NAMES
+from ..analysis.comparison_tables import NOTHING, TextTable
+from ..analysis.learned_parameters import LEARNED_NAMES, LearnedLayer, learned_layers
+from ..config.recipes import LENGTHS
+from ..config.run import Run
+from .published import CIFAR10, CIFAR100, LEARNED, TITLES
+from .results import Entry, PaperResults, number, plain_entry
+from .rows import ROWS
+
+# Experiments and rows of SReLU that was frozen for different times; `left` keeps t_r where it was
+# set.
+ADAPTED = {
+    CIFAR10: {
+        "ablation-left": "srelu:left",
+        "headline-cifar10": "nin+srelu",
+        "published-cifar10": "nin+srelu",
+        "ablation-freeze25": "srelu:freeze25",
+        "reuse-cifar10": "reuse:srelu",
+    },
+    CIFAR100: {"headline-cifar100": "nin+srelu", "published-cifar100": "nin+srelu"},
+}
+ADAPTED_NOTE = (
+    "Mean t_r over the channels of a layer and n seeds at the end of the training, by the epoch "
+    "after which it was set."
+)
+REUSED_NOTE = (
+    " Kept: not learned from there on. Reused: set in a leaky ReLU network "
+    f"that had been trained for {ROWS['reuse:before'](CIFAR10, 1).epochs} epochs."
+)
+
+
+def make_tables(results: PaperResults) -> list[TextTable]:
+    """Table 3: mean learned parameters by layer beside the paper's, thresholds and slopes."""
+    return [
+        _table3(condition, length, names, entry, results)
+        for condition, length, entry in _entries(results)
+        for names in (LEARNED_NAMES[:2], LEARNED_NAMES[2:])
+    ]
+
+
+def _entries(results: PaperResults) -> Iterator[tuple[str, str, Entry | None]]:
+    """Each condition at each length that has records, and without any at the short one."""
+    for condition in LEARNED:
+        for length in LENGTHS:
+            entry = results.entry("nin+srelu", condition, length)
+            if entry is not None or length == "short":
+                yield condition, length, entry
+
+
+def _table3(
+    condition: str, length: str, names: Sequence[str], entry: Entry | None, results: PaperResults
+) -> TextTable:
+    ours = learned_layers(entry) if entry else {}
+    headers = ["layer", *(h for name in names for h in (f"{name} paper", "ours", "spread"))]
+    rows = []
+    for layer, values in LEARNED[condition].items():
+        line = [layer]
+        for name in names:
+            learned, place = ours.get(layer), NAMES.index(name)
+            line.append(number(values[LEARNED_NAMES.index(name)]))
+            if learned:
+                line += [number(learned.mean[place]), number(learned.std[place])]
+            else:
+                line += ["not run", NOTHING]
+        rows.append(line)
+    epochs = LENGTHS[length][condition]
+    title = f"Table 3: {TITLES[condition]}, {' and '.join(names)}, ours after {epochs} epochs"
+    note = "Means over the channels of a layer"
+    if entry is None:
+        note += f". Not run: {results.how_to_run('nin+srelu', condition)}."
+    else:
+        seeds = counted(len(entry.finished), "seed")
+        note += f" and n = {seeds}; spread: standard deviation over these."
+        note += f"\n{_shapes(list(ours.values()))}" if "a_r" in names else ""
+    return TextTable(title, headers, rows, note)
+
+
+def _shapes(learned: Sequence[LearnedLayer]) -> str:
+    """How many channels of all layers have which slopes, in words."""
+
+    def share(of: str) -> str:
+        channels = sum(layer.channels for layer in learned)
+        found = sum(layer.channels * getattr(layer, of) for layer in learned)
+        return f"{100 * found / channels:.0f} %"
+
+    return (
+        f"Of all channels, {share('slower')} have a_r < 1, {share('rising')} have a_l < 0, and "
+        f"{share('s_shaped')} have both slopes from 0 to 1: those are an S."
+    )
+
+
+def plain_values(results: PaperResults) -> Iterator[dict[str, Any]]:
+    """One plain value for each parameter of each layer, and each length that has records."""
+    for condition, length, entry in _entries(results):
+        ours = learned_layers(entry) if entry else {}
+        for layer, values in LEARNED[condition].items():
+            for name, value in zip(LEARNED_NAMES, values, strict=True):
+                learned, place = ours.get(layer), NAMES.index(name)
+                note = (
+                    f"std over seeds; over channels {learned.std[place]:.4g}"
+                    if learned
+                    else f"not run: {results.how_to_run('nin+srelu', condition)}"
+                )
+                seeds, part = learned and learned.seeds[place], f":{layer}:{name}"
+                yield plain_entry("nin+srelu", condition, length, value, seeds, note, part)
+
+
+def adaptation_tables(results: PaperResults) -> list[TextTable]:
+    """When t_r was set and what it became, for each data set of which two moments are there."""
+    made = []
+    for condition, rows in ADAPTED.items():
+        found = [results.entry_of(experiment, row) for experiment, row in rows.items()]
+        ours = {
+            _moment(entry.finished[0].run): entry for entry in found if entry and entry.finished
+        }
+        if len(ours) > 1:
+            made.append(_adaptation_table(condition, ours))
+    return made
+
+
+def _adaptation_table(condition: str, ours: dict[str, Entry]) -> TextTable:
+    learned = [learned_layers(entry) for entry in ours.values()]
+    place, published = NAMES.index("t_r"), LEARNED_NAMES.index("t_r")
+    rows = [
+        [
+            layer,
+            *(number(o[layer].mean[place] if layer in o else None) for o in learned),
+            number(values[published]),
+        ]
+        for layer, values in LEARNED[condition].items()
+    ]
+    rows.append(["n", *(str(len(entry.finished)) for entry in ours.values()), NOTHING])
+    note = ADAPTED_NOTE + (REUSED_NOTE if condition == CIFAR10 else "")
+    return TextTable(
+        f"When t_r was set: {TITLES[condition]}", ["layer", *ours, "paper"], rows, note
+    )
+
+
+def _moment(run: Run) -> str:
+    """After how many epochs its t_r was set."""
+    when = "reused" if run.start else f"{run.freeze} of {run.epochs}"
+    return f"{when}, kept" if "t_r" in run.fixed else when

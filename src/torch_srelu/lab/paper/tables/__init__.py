@@ -1,1 +1,0 @@
-"""The paper's tables with the numbers of the reproduction beside them."""
