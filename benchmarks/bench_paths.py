@@ -100,7 +100,7 @@ def _off_sums() -> None:
 def _off_batch_norm() -> None:
     from torch_srelu.ops.inductor import inductor_patterns
 
-    inductor_patterns.find_norm = lambda *_: None
+    inductor_patterns.find_batch_norm = lambda *_: None
 
 
 def _off_scan() -> None:
@@ -116,8 +116,8 @@ def _off_scan() -> None:
 def _off_spans() -> None:
     from torch_srelu.ops.triton import triton_tiling
 
-    triton_tiling.cut_spans = lambda view, dtype: triton_tiling.cut_columns(
-        view, triton_tiling.forward_columns(dtype)
+    triton_tiling.spans_tiling = lambda view, dtype: triton_tiling.columns_tiling(
+        view, triton_tiling.forward_columns_block(dtype)
     )
 
 

@@ -16,7 +16,7 @@ from torch_srelu.ops.scan import Counts, Kept, Seen, _native, scan
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 LIMITS = {dtype: torch.iinfo(key).max for dtype, key in KEYS.items()}
 
-EXECUTIONS = ["reference", "triton"] + (["cpu"] if cpu.why_not() is None else [])
+EXECUTIONS = ["reference", "triton"] + (["cpu"] if cpu.unavailable_reason() is None else [])
 # Shapes with their channels, in dim 1, and their layout.
 TENSORS = {
     "runs": ((2, 3, 32), 3, "contiguous"),
@@ -36,7 +36,7 @@ def device(request):
 
 
 def test_the_compiled_library_has_a_scan():
-    assert (cpu.why_not() is None) == (_native() is not None)
+    assert (cpu.unavailable_reason() is None) == (_native() is not None)
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:

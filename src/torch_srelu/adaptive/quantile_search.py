@@ -335,7 +335,7 @@ class QuantileSearch:
         self._reduce(narrowest, "MIN")
         self._empty_bits = int(narrowest)
 
-    def _dense(self, x: Tensor, dim: int) -> tuple[Tensor, layout.View]:
+    def _dense(self, x: Tensor, dim: int) -> tuple[Tensor, layout.ChannelView]:
         """``x``, copied only if it is not dense, and how its channels lie in memory."""
         channels = self._channels
         if channels != 1 and not (-x.dim() <= dim < x.dim() and x.shape[dim] == channels):

@@ -15,7 +15,7 @@ from .fused_batch_norm import BatchNormInput
 
 def forward(x: Tensor, params: Parameters, dim: int, bias: Tensor | None = None) -> Tensor:
     """SReLU of ``x``, or of ``x + bias``."""
-    kernels = backends.kernels(x)
+    kernels = backends.select(x)
     if kernels is None or x.numel() == 0:
         return _strided_as(x, reference.srelu(add_bias(x, bias, dim), *params, dim))
     if bias is not None and not kernels.ADDS_BIAS:
@@ -40,7 +40,7 @@ def backward(
     Rows are (4 or 5 or 1, C), as far as they are needed, in the dtype of the arithmetic. What is
     not needed is None. ``second_grad`` is added to ``grad``.
     """
-    kernels = backends.kernels(x)
+    kernels = backends.select(x)
     if kernels is None or x.numel() == 0:
         kernels = None
     if second_grad is not None and (kernels is None or not kernels.FUSES_BACKWARD):
@@ -74,7 +74,7 @@ def backward_with_batch_norm(
     ``x`` is None where it is `BatchNormInput.output`, which is then computed anew.
     """
     given = norm.z if x is None else x
-    kernels = backends.kernels(given)
+    kernels = backends.select(given)
     if kernels is not None and kernels.FUSES_BACKWARD and given.numel():
         dense, view = _dense(given, params, dim)
         if kernels.fuses_batch_norm(view):
@@ -142,7 +142,7 @@ def _resolved(params: Parameters) -> Parameters:
     return Parameters(*(p.resolve_neg() for p in params))
 
 
-def _dense(x: Tensor, params: Parameters, dim: int) -> tuple[Tensor, layout.View]:
+def _dense(x: Tensor, params: Parameters, dim: int) -> tuple[Tensor, layout.ChannelView]:
     """``x``, copied if it has gaps, and its view."""
     if x.layout is not torch.strided:
         raise TypeError(f"x must be a strided tensor, got layout {x.layout}: call x.to_dense()")

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from . import backends
 from .cpu import cpu_backend as cpu
-from .layout import View
+from .layout import ChannelView
 from .ordered_keys import KEYS, Interval, fold, to_keys
 from .reference import compute_dtype
 
@@ -75,22 +75,22 @@ class Kept:
         self.number += key.numel()
 
 
-def scan(x: Tensor, view: View, interval: Interval, into: Counts | Kept, seen: Seen) -> None:
+def scan(x: Tensor, view: ChannelView, interval: Interval, into: Counts | Kept, seen: Seen) -> None:
     """Adds the dense tensor ``x`` to what was ``seen``; keys in the interval go ``into``."""
-    if backends.kernels(x) not in (cpu, None):
+    if backends.select(x) not in (cpu, None):
         from .triton import triton_scan  # late, as in `backends`
 
         triton_scan.scan(x, view, interval, into, seen)
         return
     x = strided(x, view).to(compute_dtype(x))
-    native = _native() if backends.kernels(x) is cpu else None
+    native = _native() if backends.select(x) is cpu else None
     if native is not None:
         _scan_natively(native, x, interval, into, seen)
     else:
         _scan_plainly(x, interval, into, seen)
 
 
-def strided(x: Tensor, view: View) -> Tensor:
+def strided(x: Tensor, view: ChannelView) -> Tensor:
     """The dense tensor ``x`` in memory order, as (outer, C, inner)."""
     return x.as_strided(view, (view.channels * view.inner, view.inner, 1), x.storage_offset())
 

@@ -21,7 +21,7 @@ SOURCE = Path(torch_srelu.__file__).parent
 
 def test_is_compiled_here() -> None:
     """The suite would pass on the reference alone; this says that it did not."""
-    assert cpu.why_not() is None
+    assert cpu.unavailable_reason() is None
     assert cpu.isas()[0] == "portable"
 
 

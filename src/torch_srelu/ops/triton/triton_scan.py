@@ -11,15 +11,15 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
-from ..layout import View
+from ..layout import ChannelView
 from ..ordered_keys import KEYS, Interval
 from ..scan import Counts, Kept, Seen
 from . import triton_scan_kernels as kernels
 from .triton_launch import Launch
-from .triton_tiling import MULTIPROCESSORS, Shape, cut_columns, cut_runs, grid, is_runs
+from .triton_tiling import NUM_SMS, BlockShape, columns_tiling, grid, is_runs, runs_tiling
 
 
-def scan(x: Tensor, view: View, interval: Interval, into: Counts | Kept, seen: Seen) -> None:
+def scan(x: Tensor, view: ChannelView, interval: Interval, into: Counts | Kept, seen: Seen) -> None:
     """Looks at the dense tensor ``x``, in any dtype, as `scan.scan` does."""
     tables = (interval.lo, interval.hi, interval.gap, interval.shift, interval.first)
     sums = (seen.checksum, seen.below, seen.smallest, seen.largest)
@@ -32,18 +32,18 @@ def scan(x: Tensor, view: View, interval: Interval, into: Counts | Kept, seen: S
     launch((x.get_device(),), x, *tables, *sums, *goal)
 
 
-def scan_shape(view: View, dtype: torch.dtype) -> Shape:
+def scan_shape(view: ChannelView, dtype: torch.dtype) -> BlockShape:
     """The cut of a scan: small tiles, since each element has four running results."""
     tile = 256 if dtype == torch.float64 else 512
     width = tile if is_runs(view) else 64
-    return Shape(tile, width, 4, vector=1, programs=8 * MULTIPROCESSORS)
+    return BlockShape(tile, width, 4, vector=1, max_programs=8 * NUM_SMS)
 
 
 @functools.lru_cache(maxsize=4096)
-def _launch(view: View, dtype: torch.dtype, size: int, keep: bool) -> Launch:
+def _launch(view: ChannelView, dtype: torch.dtype, size: int, keep: bool) -> Launch:
     """``size``: bins of a channel, or how many keys there is room for."""
     shape = scan_shape(view, dtype)
-    how = cut_runs(view, shape) if is_runs(view) else cut_columns(view, shape, tiles=False)
+    how = runs_tiling(view, shape) if is_runs(view) else columns_tiling(view, shape, tiles=False)
     wide = dtype == torch.float64
     meta = {
         "KEY": tl.int64 if wide else tl.int32,

@@ -9,7 +9,7 @@ import pytest
 
 from torch_srelu.lab.paper.systems import SYSTEMS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.usefixtures("one_thread")

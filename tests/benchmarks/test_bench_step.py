@@ -9,7 +9,7 @@ import torch
 
 from torch_srelu.lab.records.collect_env import environment
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
