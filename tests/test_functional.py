@@ -1,4 +1,4 @@
-"""The checks in front of the operator: the same errors in eager and compiled, before any work."""
+"""Arguments of srelu: checks, ranks, nested tensors, subclasses, torch.fx."""
 
 import contextlib
 
@@ -98,7 +98,7 @@ def test_tensor_subclasses_are_asked_first() -> None:
     assert isinstance(y, Logged)
 
 
-def test_scalars_and_odd_dims_are_refused_like_all_else() -> None:
+def test_scalar_parameters_and_tensor_dims_are_refused() -> None:
     scalars = [torch.tensor(v) for v in (0.5, 0.7, -0.5, 0.1)]
     with pytest.raises(ValueError, match="t_r must be 1-D"):
         torch_srelu.srelu(torch.randn(5), *scalars)

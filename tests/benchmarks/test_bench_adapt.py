@@ -1,4 +1,4 @@
-"""The benchmark of the initialisation: it runs on a few images, and its record becomes a table."""
+"""The benchmark of AdaptiveInit: a few images, records, tables."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The benchmark of photographs: it measures kept images, streamed ones and the stream alone."""
+"""The benchmark of photographs: images in memory, streamed, and the stream alone."""
 
 import csv
 from dataclasses import replace

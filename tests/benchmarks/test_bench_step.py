@@ -1,4 +1,4 @@
-"""The benchmark of training steps: it runs on small sizes, and its records become tables."""
+"""The benchmark of training steps: small sizes, records, tables."""
 
 import csv
 import sys

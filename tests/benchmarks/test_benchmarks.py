@@ -1,4 +1,4 @@
-"""The benchmark runs, and the README shows what its records say."""
+"""The benchmark of the operator, the committed records and the tables made from them."""
 
 import csv
 import re

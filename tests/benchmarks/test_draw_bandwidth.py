@@ -1,4 +1,4 @@
-"""The picture of bandwidth shows the bytes and times of the records."""
+"""The bandwidth figure: curves of the records."""
 
 from pathlib import Path
 

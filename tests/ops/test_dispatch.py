@@ -24,9 +24,9 @@ class Wrapped(torch.Tensor):
 
     @staticmethod
     def __new__(cls, inner: torch.Tensor):
-        made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
-        made.inner = inner
-        return made
+        wrapper = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+        wrapper.inner = inner
+        return wrapper
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -196,7 +196,7 @@ def test_a_view_of_the_opposite_sign() -> None:
 
 
 def test_tensors_that_outlived_a_transform() -> None:
-    """torch.func leaves wrappers behind, which look like tensors and have no memory."""
+    """Wrappers of torch.func, which have no memory."""
     kept = []
 
     def loss(x: torch.Tensor) -> torch.Tensor:

@@ -125,9 +125,7 @@ def _triton_unavailable_reason() -> str | None:
 
 
 @functools.cache
-def _triton() -> ModuleType | None:
-    if _triton_unavailable_reason() is not None:
-        return None
+def _triton() -> ModuleType:
     from .triton import triton_backend  # late: importing torch_srelu must not import Triton
 
     return triton_backend

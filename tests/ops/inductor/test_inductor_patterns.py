@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch._functorch import config as aot_config
-from torch._inductor import config, pattern_matcher
+from torch._inductor import config
 from torch._inductor.fx_passes import post_grad  # noqa: F401  # as every compilation imports it
 from torch._inductor.utils import run_and_get_code
 
@@ -99,13 +99,3 @@ def test_two_gradients_are_added_by_the_operator(cpu_as_gpu) -> None:
     assert sorted(called(backward)) == [BACKWARD, FUSED]
     loss(*others).backward()
     torch.testing.assert_close([t.grad for t in tensors], [t.grad for t in others], **CLOSE)
-
-
-def test_without_the_pattern_matcher_nothing_is_fused_and_a_warning_says_so(monkeypatch) -> None:
-    monkeypatch.delattr(pattern_matcher, "CallFunctionVarArgs")
-    inductor_patterns._register.cache_clear()
-    try:
-        with pytest.warns(RuntimeWarning, match="this torch lacks"):
-            inductor_patterns.register()
-    finally:
-        inductor_patterns._register.cache_clear()

@@ -122,7 +122,9 @@ class PreparedCpuCall(PreparedCall):
         view: Of ``x``.
     """
 
-    def __init__(self, x: Tensor, params: Parameters, view: ChannelView) -> None:
+    def __init__(
+        self, x: Tensor, params: Parameters, view: ChannelView, _bias: Tensor | None
+    ) -> None:
         super().__init__(x, params)
         self._view = view
 
@@ -145,18 +147,13 @@ class PreparedCpuCall(PreparedCall):
         return grad_x, *rows.unbind()
 
 
-def prepare(
-    x: Tensor, params: Parameters, view: ChannelView, bias: Tensor | None
-) -> PreparedCpuCall:
-    """The prepared call of this signature."""
-    return PreparedCpuCall(x, params, view)
+prepare = PreparedCpuCall  # as every backend names it
 
 
 def _call(function: str, x: Tensor, *arguments) -> None:
     library = _library()
     assert not isinstance(library, OSError), library
-    index = len(isas()) - 1 if _isa is None else _isa
-    head = (index, DTYPES[x.dtype], torch.get_num_threads())
+    head = (ISAS.index(isa()), DTYPES[x.dtype], torch.get_num_threads())
     if getattr(library, function)(*head, *arguments) != 0:
         raise MemoryError("SReLU on the CPU: no memory left for its table of parameters")
 

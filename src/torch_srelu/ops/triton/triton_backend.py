@@ -252,11 +252,7 @@ class PreparedTritonCall(PreparedCall):
         return grad_x, *grads
 
 
-def prepare(
-    x: Tensor, params: Parameters, view: ChannelView, bias: Tensor | None
-) -> PreparedTritonCall:
-    """The prepared call of this signature."""
-    return PreparedTritonCall(x, params, view, bias)
+prepare = PreparedTritonCall  # as every backend names it
 
 
 def _compute(dtype: torch.dtype) -> tl.dtype:
