@@ -89,7 +89,7 @@ def transforms_are_right() -> None:
 
     with Mode():
         y = ours(x)
-    assert seen
+    assert any("srelu" in name or "where" in name for name in seen)  # not kernels alone
     torch.testing.assert_close(y, plain(x))
 
 
