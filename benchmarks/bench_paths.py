@@ -101,7 +101,7 @@ def _off_sums() -> None:
 def _off_batch_norm() -> None:
     from torch_srelu.ops.inductor import inductor_patterns
 
-    inductor_patterns.find_norm = lambda *_: None
+    inductor_patterns.find_batch_norm = lambda *_: None
 
 
 def _off_scan() -> None:
@@ -113,8 +113,8 @@ def _off_scan() -> None:
 def _off_spans() -> None:
     from torch_srelu.ops.triton import triton_tiling
 
-    triton_tiling.cut_spans = lambda view, dtype: triton_tiling.cut_columns(
-        view, triton_tiling.forward_columns(dtype)
+    triton_tiling.spans_tiling = lambda view, dtype: triton_tiling.columns_tiling(
+        view, triton_tiling.forward_columns_block(dtype)
     )
 
 
@@ -198,7 +198,7 @@ def _operator(shape: str, dtype: str, device: torch.device) -> Callable[[], obje
 def _inference(device: torch.device) -> Callable[[], object]:
     """ResNet-18 on one image."""
     with contextlib.suppress(ImportError):
-        import missing_operators  # noqa: F401  # beside a torch without CUDA, with tests/ in the path
+        import missing_operators  # type: ignore # noqa: F401  # beside a torch without CUDA, with tests/ in the path
     from torchvision.models import resnet18
 
     from torch_srelu import convert

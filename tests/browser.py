@@ -1,4 +1,4 @@
-"""A real browser for tests: headless Chromium, spoken to over its DevTools pipe.
+"""Headless Chromium for tests, controlled over its DevTools pipe.
 
 The protocol is JSON messages that end in a zero byte, written to the browser's file descriptor 3
 and read from its 4: no driver and no package is needed.

@@ -1,6 +1,6 @@
-"""What "right" means in these tests: the executions, the inputs, and the one table of tolerances.
+"""Backends, inputs and tolerances of the operator's tests.
 
-The three-way rule: an execution may be at most twice as far from the float64 reference as plain
+The three-way rule: a backend may be at most twice as far from the float64 reference as plain
 torch in the same precision is, plus a few units in the last place of what it had to add up.
 """
 
@@ -25,8 +25,8 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
-# Every execution that can run on this machine.
-EXECUTIONS = ["reference", *(f"cpu-{isa}" for isa in cpu.isas()), "triton"]
+# Every backend that can run on this machine.
+BACKENDS = ["reference", *(f"cpu-{isa}" for isa in cpu.isas()), "triton"]
 
 # Units in the last place, of the arithmetic, that rounding the terms of a sum may cost.
 ULPS = 4
@@ -34,24 +34,24 @@ ULPS = 4
 TRUNCATION_ULPS = {torch.bfloat16: 1} if INTERPRETED else {}
 
 
-def device_of(execution: str) -> str:
-    return DEVICE if execution == "triton" else "cpu"
+def device_of(backend: str) -> str:
+    return DEVICE if backend == "triton" else "cpu"
 
 
-def takes(execution: str, problem: Problem) -> bool:
-    """Whether an execution computes such a problem, and in reasonable time."""
-    if execution == "triton":
+def takes(backend: str, problem: Problem) -> bool:
+    """Whether a backend computes such a problem, and in reasonable time."""
+    if backend == "triton":
         return not INTERPRETED or problem.x.numel() <= 3000
-    return not execution.startswith("cpu") or problem.x.dtype in cpu.DTYPES
+    return not backend.startswith("cpu") or problem.x.dtype in cpu.DTYPES
 
 
 @contextlib.contextmanager
-def using(execution: str) -> Iterator[None]:
-    """Computes with one of `EXECUTIONS`."""
-    backend, _, isa = execution.partition("-")
+def using(backend: str) -> Iterator[None]:
+    """Computes with one of `BACKENDS`."""
+    name, _, isa = backend.partition("-")
     cpu.set_isa(isa or None)
     try:
-        with torch_srelu.use_backend(backend):
+        with torch_srelu.use_backend(name):
             yield
     finally:
         cpu.set_isa(None)
@@ -59,7 +59,7 @@ def using(execution: str) -> Iterator[None]:
 
 @dataclass
 class Problem:
-    """An input with its parameters and the gradient that arrives from above."""
+    """An input, its parameters and the gradient of the output."""
 
     x: Tensor
     params: list[Tensor]
@@ -76,7 +76,7 @@ class Problem:
         )
 
     def run(self, function=torch_srelu.srelu) -> tuple[Tensor, list[Tensor]]:
-        """(output, the five gradients) by `torch_srelu.srelu`, or by what was compiled of it."""
+        """The output and the five gradients, by `torch_srelu.srelu` or a compiled version of it."""
         x = self.x.detach().requires_grad_()
         params = [p.detach().requires_grad_() for p in self.params]
         y = function(x, *params, dim=self.dim)
@@ -111,10 +111,22 @@ def _extent(t: Tensor) -> int:
     )
 
 
-def double_problem(execution: str, layout: str = "contiguous") -> tuple[Tensor, list[Tensor]]:
-    """A float64 input and four parameters that want gradients, for checks by small steps."""
+def random_inputs(
+    dtype: torch.dtype = torch.float32, channels: int = 6, requires_grad: bool = True
+) -> tuple[Tensor, list[Tensor]]:
+    """Images and four parameters in float32."""
+    torch.manual_seed(0)
+    x = torch.randn(4, channels, 5, 5, dtype=dtype, device=DEVICE)
+    params = [torch.randn(channels, device=DEVICE) for _ in range(4)]
+    for t in (x, *params):
+        t.requires_grad_(requires_grad)
+    return x, params
+
+
+def double_problem(backend: str, layout: str = "contiguous") -> tuple[Tensor, list[Tensor]]:
+    """A float64 input and four parameters that require gradients, for finite differences."""
     torch.manual_seed(1)
-    device = device_of(execution)
+    device = device_of(backend)
     x = lay_out(torch.randn(2, 3, 4, 2, dtype=torch.double, device=device), layout)
     # thresholds equal, ordered, crossed; slopes of 0 and 1 included
     params = [
@@ -131,14 +143,14 @@ def opcheck(operator, arguments: tuple, layout: str) -> None:
     torch.library.opcheck(operator, arguments, test_utils=(*quick, *more))
 
 
-def assert_three_way(problem: Problem, execution: str) -> None:
-    """Values and all five gradients of ``execution`` against the float64 reference."""
-    with using(execution):
-        assert_right(problem, *problem.to(device_of(execution)).run())
+def assert_three_way(problem: Problem, backend: str) -> None:
+    """The output and the five gradients of ``backend`` against the float64 reference."""
+    with using(backend):
+        assert_right(problem, *problem.to(device_of(backend)).run())
 
 
 def assert_right(problem: Problem, y: Tensor, grads: list[Tensor]) -> None:
-    """Values and all five gradients, however they were made, against the float64 reference."""
+    """The output and the five gradients against the float64 reference."""
     (exact_y, exact_grads), (plain_y, plain_grads), (added_y, *added) = problem.expected
     assert y.dtype == problem.x.dtype
     assert y.shape == problem.x.shape
@@ -164,7 +176,7 @@ def magnitudes(problem: Problem) -> list[Tensor]:
         shape[problem.dim] = -1
     at = reference.regions(x, *(p.reshape(shape) for p in params))
     output = (at.slope * x).abs() + at.intercept.abs()
-    # within a channel every term of a sum has one sign, but for that of the gradient from above
+    # within a channel all terms of a sum have one sign, but for that of the gradient of the output
     return [
         output,
         *(g.abs() for g in reference.srelu_backward(grad.abs(), x, *params, problem.dim)),

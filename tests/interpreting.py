@@ -1,7 +1,7 @@
-"""Imported before Triton's interpreter runs, lets it take about half the time.
+"""Patches Triton's interpreter, on import, to take about half the time.
 
-For every call of one ``@triton.jit`` function by another it puts its own functions into
-``triton.language`` again, which takes longer than to compute with them. Here once in a launch.
+It patches ``triton.language`` for every call of one ``@triton.jit`` function by another, which
+takes longer than the computation. Here it does so once in a launch.
 """
 
 import os
@@ -19,7 +19,7 @@ def patch_once_in_a_launch() -> None:
     def patch_once(function: FunctionType) -> Any:
         module = function.__globals__["__name__"]
         if module in patched:
-            return None  # asked for by a call inside of a launch, which ignores it
+            return None  # a call inside a launch ignores the result
         patched.add(module)
         scope = patch(function)
         restore = scope.restore

@@ -1,4 +1,4 @@
-"""Imported before torchvision, lets it be imported beside a torch that it was not built for."""
+"""Defines, on import, operators without which torchvision fails to import with a CPU-only torch."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -7,7 +7,7 @@ import torch
 
 
 def define_missing_operators() -> torch.library.Library | None:
-    """Lets torchvision, as built for CUDA, be imported beside a torch without CUDA.
+    """Lets torchvision, as built for CUDA, be imported with a torch without CUDA.
 
     It fails on two operators of its compiled part. Its models and transforms use neither, so it is
     enough that their schemas exist, which they do as long as the returned library.

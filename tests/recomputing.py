@@ -1,4 +1,4 @@
-"""Layers around units whose outputs are recomputed, and the comparison with plain autograd."""
+"""Layers and gradients for the tests of recompute_outputs."""
 
 import contextlib
 
@@ -12,12 +12,12 @@ CHANNELS = 6
 
 
 def unit(channels: int = CHANNELS) -> SReLU:
-    """One whose every region is in use."""
-    made = SReLU(channels, t_r=0.4, a_r=0.6, t_l=-0.3, a_l=0.1)
+    """A unit all of whose regions are used."""
+    act = SReLU(channels, t_r=0.4, a_r=0.6, t_l=-0.3, a_l=0.1)
     with torch.no_grad():
-        for p in made.parameters():
+        for p in act.parameters():
             p.add_(0.1 * torch.randn(channels))
-    return made
+    return act
 
 
 def images(requires_grad: bool = False) -> torch.Tensor:

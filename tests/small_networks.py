@@ -1,4 +1,4 @@
-"""Networks, data and training steps that fit into a blink, for the tests of adapt."""
+"""Small networks, data and training steps for tests."""
 
 import contextlib
 from collections.abc import Callable, Iterator

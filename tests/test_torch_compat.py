@@ -1,186 +1,389 @@
-"""Fallbacks of torch's private names: each test removes a name."""
+"""Fallbacks for private names of torch: without any one of them, the package imports and is right.
 
-import importlib.util
-import runpy
+All private names are in `torch_srelu._torch_compat`. One process imports torch and is forked for
+every name; in the fork that module does not see the name, and a check runs. To add a name, add it
+to `NAMES` with the checks that reach it.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextlib
+import importlib
+import json
+import os
 import subprocess
 import sys
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from importlib.machinery import PathFinder, SourceFileLoader
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
-import torch
-from torch import nn
-from torch.nn.modules.lazy import LazyModuleMixin
 
-from small_networks import batches, convnet, sgd, units
-from torch_srelu import AdaptiveInit, LazySReLU, SReLU, _torch_compat
+SOURCE = Path(__file__).parents[1] / "src" / "torch_srelu"
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-# ---- modules ----
+# ---- checks, each in a process of its own ----
 
 
-@pytest.mark.parametrize(
-    ("owner", "name", "table", "layer"),
-    [
-        (nn.modules.conv, "_ConvNd", "CONVOLUTIONS", nn.ConvTranspose2d(2, 3, 1)),
-        (nn.modules.batchnorm, "_NormBase", "NORMS", nn.InstanceNorm1d(3)),
-    ],
-)
-def test_layers_are_known_by_their_public_classes(monkeypatch, owner, name, table, layer):
-    assert isinstance(layer, getattr(_torch_compat, table))
-    monkeypatch.delattr(owner, name)
-    classes = runpy.run_path(_torch_compat.__file__)[table]
-    assert isinstance(layer, classes)
-    assert not isinstance(nn.Linear(2, 3), classes)
+def gradients_are_right() -> None:
+    """Values, gradients and second derivatives are those of the reference; also without grad."""
+    import torch
+
+    import torch_srelu
+    from torch_srelu.ops import reference
+
+    x, params = _inputs()
+    leaves = [x, *params]
+
+    def results(function: Callable) -> list:
+        y = function(x, *params, 1)
+        first = torch.autograd.grad(y.square().sum(), leaves, create_graph=True)
+        return [y, *first, *torch.autograd.grad(sum(g.square().sum() for g in first), leaves)]
+
+    expected = results(reference.srelu)
+    for _ in range(2):  # the second call may be cached
+        torch.testing.assert_close(results(torch_srelu.srelu), expected)
+        with torch.no_grad():
+            torch.testing.assert_close(torch_srelu.srelu(x, *params, 1), expected[0])
+    zeros = torch._efficientzerotensor(x.shape, dtype=x.dtype)
+    torch.testing.assert_close(
+        torch_srelu.srelu(zeros, *params), torch_srelu.srelu(torch.zeros_like(x), *params)
+    )
+    assert not any(g.any() for g in torch.autograd.grad(torch_srelu.srelu(*leaves), leaves, zeros))
 
 
-def test_parameters_are_read_as_attributes(monkeypatch):
-    assert _torch_compat.own_parameters(object()) == {}  # type: ignore[arg-type]
-    unit = SReLU(3)
-    monkeypatch.setattr("torch_srelu.module.own_parameters", lambda module: {})
-    assert all(a is b for a, b in zip(unit.tensors(), unit.parameters(), strict=True))
+def transforms_are_right() -> None:
+    """torch.func, forward-mode AD, vmap, batched gradients and dispatch modes."""
+    import torch
+    from torch.autograd import forward_ad
+    from torch.utils._python_dispatch import TorchDispatchMode
 
+    import torch_srelu
+    from torch_srelu.ops import reference
 
-def test_lazy_modules_are_initialized_by_a_forward_pass(monkeypatch):
-    unit: Any = LazySReLU(dim=-1)
-    monkeypatch.delattr(LazyModuleMixin, "_infer_parameters")
-    _torch_compat.initialize_lazy(unit, torch.empty(1, 5, device="meta"))
-    assert type(unit) is SReLU
-    assert unit.num_channels == 5
-    assert unit.t_r.device.type == "cpu"
-
-
-def test_adapt_runs_a_compiled_model_that_cannot_be_unwrapped(monkeypatch):
-    plain, inner, data = convnet(), convnet(), batches((9,))
-    AdaptiveInit(plain, sgd(plain)).adapt(data)
-    compiled: Any = torch.compile(inner, backend="eager")
-    compiled.eval()(data[0][0])
-    assert _torch_compat.uncompiled(compiled) is inner
-    monkeypatch.setattr("torch_srelu._data_parallel.uncompiled", lambda model: model)
-    AdaptiveInit(compiled, sgd(inner)).adapt(data)
-    for name, unit in units(inner).items():
-        assert torch.equal(unit.t_r, units(plain)[name].t_r)
-
-
-def test_the_compiler_is_switched_off_where_nothing_tells_whether_it_is_loaded(monkeypatch):
-    torch.compile(lambda x: x, backend="eager")(torch.ones(1))
-    monkeypatch.delitem(sys.modules, "torch._dynamo")
-    assert _torch_compat.force_eager().__class__.__name__ == "nullcontext"
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(torch.compiler, "set_stance", lambda stance: stance)
-    assert _torch_compat.force_eager() == "force_eager"
-
-
-# ---- data ----
-
-
-class Pair(NamedTuple):
-    left: Any
-    right: Any
-
-
-def test_batches_are_mapped_without_pytrees(monkeypatch):
-    tree = {"a": [1, (2, Pair(3, [4]))], "b": 5}
-    expected = {"a": [2, (4, Pair(6, [8]))], "b": 10}
-    assert _torch_compat.tree_map(lambda leaf: 2 * leaf, tree) == expected
-    monkeypatch.setitem(sys.modules, "torch.utils._pytree", None)
-    assert _torch_compat.tree_map(lambda leaf: 2 * leaf, tree) == expected
-
-
-def test_persistent_workers_go_on_where_they_cannot_be_set_aside():
-    loader: Any = SimpleNamespace(persistent_workers=True)
-    with _torch_compat.fresh_workers(loader):
-        assert vars(loader) == {"persistent_workers": True}
-
-
-# ---- autograd ----
-
-
-def test_no_backward_pass_is_noticed_without_a_way_to_know(monkeypatch):
+    x, params = (t.detach() if torch.is_tensor(t) else [p.detach() for p in t] for t in _inputs())
+    ours = lambda x: torch_srelu.srelu(x, *params, 1)  # noqa: E731
+    plain = lambda x: reference.srelu(x, *params, 1)  # noqa: E731
+    for transform in (
+        lambda function: torch.func.jvp(function, (x,), (x,)),
+        lambda function: torch.func.vmap(function)(x[:, None]),
+        lambda function: torch.func.grad(lambda x: function(x).square().sum())(x),
+        lambda function: torch.autograd.functional.jacobian(function, x, vectorize=True),
+    ):
+        torch.testing.assert_close(transform(ours), transform(plain))
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, torch.ones_like(x))
+        got, expected = (forward_ad.unpack_dual(f(dual)) for f in (ours, plain))
+        torch.testing.assert_close((got.primal, got.tangent), (expected.primal, expected.tangent))
     seen = []
-    for _ in range(2):
-        x = torch.ones(1, requires_grad=True)
-        y = 2 * x
-        y.register_hook(lambda grad: seen.append(_torch_compat.in_backward()))
-        y.sum().backward()
-        monkeypatch.delattr(torch._C, "_current_graph_task_id", raising=False)
-    assert seen == [True, False]
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    with Mode():
+        y = ours(x)
+    assert any("srelu" in name or "where" in name for name in seen)  # not kernels alone
+    torch.testing.assert_close(y, plain(x))
 
 
-# Torch itself needs its names, so they are missing only while the package is imported.
-WITHOUT = """
-import importlib
-import torch
-module = importlib.import_module("{module}")
-found = vars(module).pop("{name}")
-import torch_srelu as ts
-setattr(module, "{name}", found)
-from torch_srelu import _torch_compat
-assert getattr(_torch_compat, "{name}") is not found
-"""
+def exports_plain_operators() -> None:
+    import torch
 
-CONVERT = """
-import copy
-from torch import nn
+    import torch_srelu
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv, self.norm, self.act = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(True)
-        self.linear = nn.Linear(4, 5)
-
-    def forward(self, x, scale):
-        x = self.act(self.norm(self.conv(x["image"][0])))
-        return dict(out=[torch.relu(self.linear(x.mean((-2, -1)))) * scale])
-
-net = Net().eval()
-x = dict(x=dict(image=(torch.randn(2, 3, 9, 9),)), scale=2.0)
-before, state = net(**x), copy.deepcopy(net.state_dict())
-ts.convert(net, x)
-assert net.act.num_channels == 4
-assert torch.equal(net(**x)["out"][0], before["out"][0])
-assert all(torch.equal(net.state_dict()[name], value) for name, value in state.items())
-net = ts.convert(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()))
-assert net[1].num_channels == 4
-
-from torch_srelu.integrations.unsized import UnsizedSReLU
-net = nn.Sequential(nn.Sequential(nn.Linear(4, 6), UnsizedSReLU(-1)))
-assert net[0][1].num_channels == 6
-"""
-
-CONTAINERS = """
-import collections
-Pair = collections.namedtuple("Pair", "a b")
-tree = {"x": [1, (2.0, Pair(3, "y"))], "none": None}
-negated = _torch_compat.tree_map_only(int, lambda x: -x, tree)
-assert negated == {"x": [-1, (2.0, Pair(-3, "y"))], "none": None}
-assert _torch_compat.tree_leaves(tree) == [1, 2.0, 3, "y", None] == module.tree_leaves(tree)
-"""
+    unit, (x, _) = torch_srelu.SReLU(3, a_r=0.5).double(), _inputs()
+    program = torch.export.export(unit, (x.detach(),))
+    assert not any("srelu" in str(node.target) for node in program.graph.nodes)
+    torch.testing.assert_close(program.module()(x), unit(x))
 
 
-def run_without(module, name, program):
-    program = WITHOUT.format(module=module, name=name) + program
-    subprocess.run([sys.executable, "-c", program], check=True)
+def compiles() -> None:
+    import torch
+
+    import torch_srelu
+    from torch_srelu.ops import reference
+
+    (x, params), results = _inputs(), []
+    for function in (
+        torch.compile(torch_srelu.srelu, backend="aot_eager", fullgraph=True),
+        reference.srelu,
+    ):
+        y = function(x, *params, 1)
+        results.append([y, *torch.autograd.grad(y.square().sum(), [x, *params])])
+    torch.testing.assert_close(*results)
 
 
-@pytest.mark.parametrize(
-    ("module", "name"),
-    [
-        ("torch._subclasses.fake_tensor", "FakeTensorMode"),
-        ("torch.utils._pytree", "tree_map_only"),
-    ],
-)
-def test_networks_are_converted(module, name):
-    run_without(module, name, CONVERT)
+def recomputes() -> None:
+    """Under recompute_outputs, gradients are those without it."""
+    import torch
+
+    import torch_srelu
+
+    net = torch.nn.Sequential(torch_srelu.SReLU(3, a_r=0.5), torch.nn.Linear(3, 4)).double()
+    (x, _), results = _inputs(), []
+    for context in (contextlib.nullcontext(), torch_srelu.recompute_outputs()):
+        with context:
+            loss = net(x).square().sum()
+        results.append(torch.autograd.grad(loss, [x, *net.parameters()]))
+    torch.testing.assert_close(*results)
 
 
-def test_where_the_compiler_cannot_be_looked_for_it_counts_as_loaded(monkeypatch):
-    monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)
-    assert not _torch_compat.compiler_loaded()
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert _torch_compat.compiler_loaded()
+def warns_without_patterns() -> None:
+    """torch.compile is right, and a warning says what is missing."""
+    import torch._inductor.fx_passes.post_grad  # noqa: F401  # what Inductor would have loaded
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        compiles()
+    assert any("torch.compile cannot fuse" in str(w.message) for w in caught), caught
 
 
-def test_nested_containers():
-    run_without("torch.utils._pytree", "tree_leaves", CONTAINERS)
+def finds_device_and_stream() -> None:
+    import torch
+
+    from torch_srelu import _torch_compat
+
+    if torch.cuda.is_available():
+        assert _torch_compat.current_device() == torch.cuda.current_device()
+        assert _torch_compat.current_stream(0) == torch.cuda.current_stream(0).cuda_stream
+    else:
+        assert callable(_torch_compat.current_device)
+
+
+def _inputs() -> tuple:
+    import torch
+
+    torch.manual_seed(0)
+    x, *params = torch.randn(8, 3), *torch.randn(4, 3)
+    return tuple(
+        [t.double().requires_grad_() for t in ts] if isinstance(ts, list) else ts
+        for ts in (x.double().requires_grad_(), params)
+    )
+
+
+# ---- the names, and the checks that run without them ----
+
+EAGER = (gradients_are_right, transforms_are_right, recomputes)
+NAMES: dict[str, tuple[Callable[[], None], ...]] = {
+    "torch._C._are_functorch_transforms_active": (*EAGER, compiles),
+    "torch.autograd.forward_ad._current_level": (*EAGER, compiles),
+    "torch.compiler._is_exporting_flag": (*EAGER, compiles, exports_plain_operators),
+    "torch._C._len_torch_dispatch_stack": EAGER,
+    "torch._ops._len_torch_dispatch_stack_pre_dispatch": EAGER,
+    "torch._C._has_storage": EAGER,
+    "torch.Tensor._is_zerotensor": EAGER,
+    "torch._C._dynamo.guards.TensorGuards": EAGER,
+    "torch._C._FunctionBase": EAGER,
+    "torch._C._autograd._push_saved_tensors_default_hooks": EAGER,
+    "torch._C._autograd._pop_saved_tensors_default_hooks": EAGER,
+    "torch._C._autograd._top_saved_tensors_default_hooks": EAGER,
+    "torch._C._cuda_getDevice": (gradients_are_right, finds_device_and_stream),
+    "torch._C._cuda_getCurrentRawStream": (gradients_are_right, finds_device_and_stream),
+    "torch._inductor.fx_passes.joint_graph": (warns_without_patterns,),
+    "torch._inductor.fx_passes.joint_graph.pass_patterns": (warns_without_patterns,),
+    "torch._inductor.pattern_matcher.CallFunctionVarArgs": (warns_without_patterns,),
+    "torch._inductor.pattern_matcher.register_graph_pattern": (warns_without_patterns,),
+}
+
+
+# Checked by test_torch_compat_modules.py.
+IN_OTHER_TESTS = {
+    *("_parameters", "_infer_parameters", "_orig_mod", "_orig_mod.", "_dynamo", "_ConvNd"),
+    *("_NormBase", "_pytree", "_iterator", "_shutdown_workers", "_current_graph_task_id"),
+    *("_subclasses", "_forward_hooks", "_forward_pre_hooks"),
+}
+
+
+# ---- hiding a name from `_torch_compat` alone ----
+
+
+class Hidden:
+    """Makes `_torch_compat` import modules without one name; torch itself keeps it."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.asked = name, False
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
+        """The import system's hook: `_torch_compat` gets an ``__import__`` of its own."""
+        if fullname != "torch_srelu._torch_compat":
+            return None
+        spec, hidden = PathFinder.find_spec(fullname, path), self
+
+        class Loader(SourceFileLoader):
+            def exec_module(self, module: ModuleType) -> None:
+                module.__dict__["__builtins__"] = {**vars(builtins), "__import__": hidden.load}
+                super().exec_module(module)
+
+        assert spec is not None
+        spec.loader = Loader(spec.loader.name, spec.loader.path)  # type: ignore[union-attr]
+        return spec
+
+    def load(self, name: str, globals_=None, locals_=None, fromlist=(), level: int = 0) -> Any:
+        """Imports like ``__import__``."""
+        found = builtins.__import__(name, globals_, locals_, fromlist, level)
+        if level:
+            return found
+        owner, _, last = self.name.rpartition(".")
+        if owner == name and last in fromlist:
+            self.asked = True
+            raise ImportError(f"cannot import {self.name}")
+        return self.without(found, name if fromlist else name.partition(".")[0])
+
+    def without(self, found: Any, path: str) -> Any:
+        """A copy of what is at ``path`` without the name, or it itself if that is elsewhere."""
+        if not self.name.startswith(f"{path}."):
+            return found
+        self.asked = True
+        first, _, rest = self.name[len(path) + 1 :].partition(".")
+        contents = {key: getattr(found, key) for key in dir(found)}
+        if rest:
+            contents[first] = self.without(contents[first], f"{path}.{first}")
+        else:
+            del contents[first]
+        if not isinstance(found, ModuleType):
+            return SimpleNamespace(**contents)
+        copy = ModuleType(path)
+        copy.__dict__.update(contents)
+        return copy
+
+
+def _check_all() -> None:
+    """Prints, as JSON, what each name's checks have raised. Runs in a process of its own."""
+    import torch
+    import torch._inductor.fx_passes.joint_graph
+    import torch._inductor.fx_passes.post_grad  # imported once for all forks
+
+    assert "torch_srelu" not in sys.modules
+    torch.set_num_threads(1)
+    results = {}
+    for name, checks in NAMES.items():
+        if not _exists(name):
+            continue
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(read)
+            os.write(write, _error_without(name, checks).encode())
+            os._exit(0)
+        os.close(write)
+        with os.fdopen(read) as file:
+            results[name] = file.read()
+        os.waitpid(child, 0)
+    print(json.dumps(results))
+
+
+def _exists(name: str) -> bool:
+    found: Any = sys.modules["torch"]
+    for part in name.split(".")[1:]:
+        found = getattr(found, part, None)
+    return found is not None
+
+
+def _error_without(name: str, checks: tuple[Callable[[], None], ...]) -> str:
+    hidden = Hidden(name)
+    sys.meta_path.insert(0, hidden)  # type: ignore[arg-type]
+    try:
+        importlib.import_module("torch_srelu")
+        for check in checks:
+            check()
+        assert hidden.asked, "_torch_compat does not use this name"
+    except BaseException:
+        return traceback.format_exc()
+    return ""
+
+
+@pytest.fixture(scope="module")
+def errors() -> dict[str, str]:
+    done = subprocess.run(
+        [sys.executable, __file__], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+@pytest.mark.parametrize("name", NAMES)
+def test_without_a_private_name_imports_work_and_results_are_right(
+    name: str, errors: dict[str, str]
+) -> None:
+    if name not in errors:
+        pytest.skip("this torch has no such name")
+    assert not errors[name], errors[name]
+
+
+# ---- no other module uses private names ----
+
+# Attributes that torch's or Python's documentation describes.
+DOCUMENTED = {"_version", "_base", "_replace", "_fields", "_asdict", "_make", "_getframe"}
+# Private names of integrated libraries; without them a warning says what to do.
+LIBRARIES = {"_ACT_LAYER_DEFAULT"}  # timm's, which has no public way
+
+
+def _is_private(name: str) -> bool:
+    return any(part.startswith("_") and not part.startswith("__") for part in name.split("."))
+
+
+def _own_names() -> Iterator[str]:
+    """All that the source defines; another attribute with an underscore is a private one."""
+    for path in SOURCE.rglob("*.py"):
+        yield path.stem
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                yield node.name
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                yield node.id
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                yield node.attr
+
+
+def _is_foreign(node: ast.ImportFrom) -> bool:
+    return not node.level and not (node.module or "").startswith("torch_srelu")
+
+
+def _foreign_private_names(path: Path, own: set[str]) -> Iterator[str]:
+    internal = ("functorch", "triton.runtime", "triton.compiler", "triton.backends")
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute):
+            if _is_private(node.attr) and node.attr not in own | DOCUMENTED:
+                yield node.attr
+        elif isinstance(node, ast.Import):
+            yield from (a.name for a in node.names if _is_private(a.name))
+        elif isinstance(node, ast.ImportFrom) and _is_foreign(node):
+            for name in (f"{node.module}.{alias.name}" for alias in node.names):
+                if _is_private(name) or name.startswith(internal):
+                    yield name
+
+
+def test_no_other_module_uses_private_names_of_torch() -> None:
+    own, unexpected = set(_own_names()), {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        names = set(_foreign_private_names(path, own)) - LIBRARIES
+        if names and path.name != "_torch_compat.py":
+            unexpected[str(path.relative_to(SOURCE))] = names
+    assert not unexpected
+
+
+def test_every_private_name_is_checked() -> None:
+    """Attributes, imports and strings of `_torch_compat`, by their private parts."""
+    path = SOURCE / "_torch_compat.py"
+    strings = {
+        node.value
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " not in node.value
+    }
+    used = {*_foreign_private_names(path, set()), *strings}
+    parts = {part for name in used for part in name.split(".") if _is_private(part)}
+    checked = {part for name in NAMES for part in name.split(".")} | IN_OTHER_TESTS
+    own = {n.name for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.FunctionDef)}
+    assert parts <= checked | own | DOCUMENTED
+
+
+if __name__ == "__main__":
+    _check_all()

@@ -1,4 +1,4 @@
-"""Runs a test in two real processes that talk to each other through gloo."""
+"""Runs a test in two processes of a gloo process group."""
 
 import os
 import sys
@@ -46,7 +46,7 @@ def _run(test: Callable[..., None], rank: int, folder: Path, environment: dict[s
         (folder / f"failed-{rank}").write_text(f"process {rank}:\n{traceback.format_exc()}")
         os._exit(1)  # without waiting for the other
     dist.destroy_process_group()
-    # All has been checked. Python's own end would destroy what torch's threads may still look at,
-    # which now and then aborts the process.
+    # Python's own shutdown would destroy objects that torch's threads may still use, which now and
+    # then aborts the process.
     sys.stderr.flush()
     os._exit(0)

@@ -66,25 +66,22 @@ else:
 
 # ---- tensors ----
 
-if hasattr(torch._C, "_has_storage"):
-    has_storage: Callable[[Tensor], bool] = torch._C._has_storage
-else:
 
-    def has_storage(tensor: Tensor) -> bool:
-        """Whether the tensor has memory of its own, of which a wrapper has none."""
-        try:
-            return tensor.untyped_storage() is not None
-        except (NotImplementedError, RuntimeError):
-            return False
+def _has_storage(tensor: Tensor) -> bool:
+    try:
+        return tensor.untyped_storage() is not None
+    except (NotImplementedError, RuntimeError):
+        return False
 
 
-if hasattr(Tensor, "_is_zerotensor"):
-    is_zero_tensor: Callable[[Tensor], bool] = Tensor._is_zerotensor  # type: ignore[attr-defined]
-else:
+def _is_zero_tensor(tensor: Tensor) -> bool:
+    return tensor.numel() > 0 and has_storage(tensor) and tensor.data_ptr() == 0
 
-    def is_zero_tensor(tensor: Tensor) -> bool:
-        """Whether the tensor stands for zeros without having memory for them."""
-        return tensor.numel() > 0 and has_storage(tensor) and tensor.data_ptr() == 0
+
+# Whether a tensor has memory of its own, of which a wrapper has none.
+has_storage: Callable[[Tensor], bool] = _find("_C._has_storage") or _has_storage
+# Whether a tensor stands for zeros without having memory for them.
+is_zero_tensor: Callable[[Tensor], bool] = _find("Tensor._is_zerotensor") or _is_zero_tensor
 
 
 def tensor_guards(*tensors: Tensor) -> Any:
@@ -202,6 +199,12 @@ def own_parameters(module: nn.Module) -> Mapping[str, Any]:
     Without a way to read them, none: then they are read as attributes.
     """
     return getattr(module, "_parameters", {})
+
+
+def has_forward_hooks(module: nn.Module) -> bool:
+    """Whether hooks are registered on the forward pass; without a way to know, as if not."""
+    names = ("_forward_hooks", "_forward_pre_hooks")
+    return any(getattr(module, name, None) for name in names)
 
 
 def initialize_lazy(module: Any, x: Tensor) -> None:

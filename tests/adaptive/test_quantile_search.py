@@ -23,7 +23,7 @@ DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 @pytest.fixture(params=["cpu", "reference"])
 def execution(request):
-    if request.param == "cpu" and cpu.why_not() is not None:
+    if request.param == "cpu" and cpu.unavailable_reason() is not None:
         pytest.skip("the native kernels were not compiled")
     with use_backend(request.param):
         yield

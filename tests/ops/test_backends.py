@@ -1,4 +1,4 @@
-"""What runs where, and the promise that importing costs nothing."""
+"""Selection of backends, and imports that stay light."""
 
 import os
 import subprocess

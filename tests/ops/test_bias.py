@@ -1,4 +1,4 @@
-"""SReLU of x + bias in one go: the bits of doing it one after the other, and its gradients."""
+"""SReLU with a bias: the bits of adding it first, and its gradients."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 import torch_srelu
 from checks import (
-    EXECUTIONS,
+    BACKENDS,
     LAYOUTS,
     TRUNCATION_ULPS,
     Problem,
@@ -22,19 +22,19 @@ from checks import (
 )
 from torch_srelu.ops import custom_ops, execution, reference
 
-pytestmark = pytest.mark.parametrize("execution", EXECUTIONS)
+pytestmark = pytest.mark.parametrize("backend", BACKENDS)
 
 
 def _bias(problem: Problem) -> torch.Tensor:
     return torch.randn(problem.x.shape[problem.dim], device=problem.x.device)
 
 
-def _run(problem: Problem, bias: torch.Tensor, together: bool, frozen: bool):
+def _run(problem: Problem, bias: torch.Tensor, fused: bool, frozen: bool):
     """The output and the six gradients."""
     x = problem.x.detach().requires_grad_()
     leaves = [t.detach().requires_grad_() for t in (*problem.params, bias)]
     *params, bias = leaves
-    if together:
+    if fused:
         y = torch_srelu.srelu(x, *params, problem.dim, bias=bias, frozen=frozen)
     else:
         y = torch_srelu.srelu(
@@ -45,15 +45,15 @@ def _run(problem: Problem, bias: torch.Tensor, together: bool, frozen: bool):
 
 @settings(max_examples=40)
 @given(problem=problems(), frozen=st.booleans())
-def test_together_or_one_after_the_other(execution: str, problem: Problem, frozen: bool) -> None:
-    if not takes(execution, problem) or problem.x.dim() == 0:
+def test_fused_equals_added_first(backend: str, problem: Problem, frozen: bool) -> None:
+    if not takes(backend, problem) or problem.x.dim() == 0:
         return
-    if execution == "triton" and problem.x.dtype in TRUNCATION_ULPS:
+    if backend == "triton" and problem.x.dtype in TRUNCATION_ULPS:
         return  # the interpreter rounds x + bias otherwise than torch does
-    problem = problem.to(device_of(execution))
+    problem = problem.to(device_of(backend))
     torch.manual_seed(0)
     bias = _bias(problem)
-    with using(execution):
+    with using(backend):
         y, grads = _run(problem, bias, True, frozen)
         expected_y, expected = _run(problem, bias, False, frozen)
     torch.testing.assert_close(y, expected_y, rtol=0, atol=0, equal_nan=True)
@@ -66,27 +66,27 @@ def test_together_or_one_after_the_other(execution: str, problem: Problem, froze
     assert bool(((grads[5].double() - expected[5].double()).abs() <= slack).all())
 
 
-def _biased_problem(execution: str, layout: str = "contiguous"):
-    x, params = double_problem(execution, layout)
+def _biased_problem(backend: str, layout: str = "contiguous"):
+    x, params = double_problem(backend, layout)
     bias = torch.tensor([1, 0, -2], dtype=torch.double, device=x.device)
     return x, [*params, bias.requires_grad_()]
 
 
-def test_gradients_of_both_orders(execution: str) -> None:
-    x, (*params, bias) = _biased_problem(execution)
+def test_gradients_of_both_orders(backend: str) -> None:
+    x, (*params, bias) = _biased_problem(backend)
 
     def function(x, t_r, a_r, t_l, a_l, bias):
         return torch_srelu.srelu(x, t_r, a_r, t_l, a_l, bias=bias)
 
-    with using(execution):
+    with using(backend):
         assert gradcheck(function, (x, *params, bias), fast_mode=True)
         assert gradgradcheck(function, (x, *params, bias), fast_mode=True)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_opcheck(execution: str, layout: str) -> None:
-    x, (*params, bias) = _biased_problem(execution, layout)
-    with using(execution):
+def test_opcheck(backend: str, layout: str) -> None:
+    x, (*params, bias) = _biased_problem(backend, layout)
+    with using(backend):
         opcheck(custom_ops.srelu, (x, *params, 1, False, bias), layout)
         tensors = [t.detach() for t in (torch.randn_like(x), x, *params)]
         for needs in ((True, True), (True, False), (False, False)):
@@ -94,21 +94,21 @@ def test_opcheck(execution: str, layout: str) -> None:
             opcheck(custom_ops.srelu_backward, arguments, layout)
 
 
-def test_compiled(execution: str) -> None:
-    x, (*params, bias) = _biased_problem(execution)
+def test_compiled(backend: str) -> None:
+    x, (*params, bias) = _biased_problem(backend)
 
     def function(x):
         return torch_srelu.srelu(x, *params, bias=bias).square().sum()
 
-    with using(execution):
+    with using(backend):
         compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
         leaves = [x, *params, bias]
         got = torch.autograd.grad(compiled(x), leaves)
         torch.testing.assert_close(got, torch.autograd.grad(function(x), leaves))
 
 
-def test_bad_biases(execution: str) -> None:
-    x, (*params, _) = _biased_problem(execution)
+def test_bad_biases(backend: str) -> None:
+    x, (*params, _) = _biased_problem(backend)
     for bias, error, match in (
         (
             torch.zeros(4),

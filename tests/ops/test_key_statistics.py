@@ -21,7 +21,7 @@ from torch_srelu.ops.ordered_keys import KEY_DTYPES, KeyInterval, from_keys, sof
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 LIMITS = {dtype: torch.iinfo(key).max for dtype, key in KEY_DTYPES.items()}
 
-EXECUTIONS = ["reference", "triton"] + (["cpu"] if cpu.why_not() is None else [])
+BACKENDS = ["reference", "triton"] + (["cpu"] if cpu.unavailable_reason() is None else [])
 # Shapes with their channels, in dim 1, and their layout.
 TENSORS = {
     "runs": ((2, 3, 32), 3, "contiguous"),
@@ -33,7 +33,7 @@ TENSORS = {
 }
 
 
-@pytest.fixture(params=EXECUTIONS)
+@pytest.fixture(params=BACKENDS)
 def device(request):
     """Where an execution works, while it is the one in use."""
     with use_backend(request.param):
@@ -41,7 +41,7 @@ def device(request):
 
 
 def test_the_compiled_library_has_the_function():
-    assert (cpu.why_not() is None) == (_native_function() is not None)
+    assert (cpu.unavailable_reason() is None) == (_native_function() is not None)
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:

@@ -1,4 +1,4 @@
-"""The (outer, C, inner) view: every element where the view says it is."""
+"""The (outer, C, inner) view: addresses of elements, copies."""
 
 import torch
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The definition against the paper's own words, in exact arithmetic."""
+"""The definition against the paper's equations, in exact arithmetic."""
 
 from fractions import Fraction
 

@@ -316,7 +316,7 @@ class QuantileSearch:
         zero_bits = self._filled(1, 0 if self._dtype == torch.float64 else self._zero_bits)
         self._zero_bits = int(self._reduce(zero_bits, "MIN"))
 
-    def _dense(self, x: Tensor, dim: int) -> tuple[Tensor, layout.View]:
+    def _dense(self, x: Tensor, dim: int) -> tuple[Tensor, layout.ChannelView]:
         """``x``, copied only if it is not dense, and how its channels lie in memory."""
         channels = self._channels
         if channels != 1 and not (-x.dim() <= dim < x.dim() and x.shape[dim] == channels):

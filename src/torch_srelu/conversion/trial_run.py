@@ -20,7 +20,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from .._torch_compat import FakeTensorMode, compiler_loaded, tree_leaves, tree_map_only
+from .._torch_compat import (
+    FakeTensorMode,
+    compiler_loaded,
+    has_forward_hooks,
+    tree_leaves,
+    tree_map_only,
+)
 from ..adaptive.loader_replay import RandomState
 from . import example_inputs
 from .call_observer import ActivationCall, CallObserver, slots_of
@@ -174,7 +180,7 @@ def trial_conditions(
         mode: The mode of a run on fake tensors; without it, values are restored as well.
     """
     modules = list(model.modules())
-    hooked = any(module._forward_hooks or module._forward_pre_hooks for module in modules)
+    hooked = any(map(has_forward_hooks, modules))
     with ExitStack() as stack:
         stack.callback(NetworkState(model, values=mode is None).restore)
         stack.callback(RandomState().restore)

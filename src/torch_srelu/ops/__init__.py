@@ -1,1 +1,1 @@
-"""SReLU as an operator: one definition (`reference`), three executions, one registration."""
+"""SReLU as an operator: its definition (`reference`), its backends and their dispatch."""

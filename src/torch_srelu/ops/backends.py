@@ -1,4 +1,4 @@
-"""Which execution runs where, and why."""
+"""Selects the backend of a tensor: the reference, the native CPU kernels, or Triton."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ forced: str | None = None  # by `use_backend`
 
 
 def backends() -> dict[str, str]:
-    """What computes SReLU on each kind of device here, and why.
+    """The backend of each kind of device on this machine, and why.
 
     Example:
         >>> import torch_srelu
@@ -30,21 +30,21 @@ def backends() -> dict[str, str]:
         ['cpu', 'cuda', 'other']
     """
     table = {"other": "reference (plain torch): there is no kernel for other devices"}
-    reason, threads = cpu.why_not(), counted(torch.get_num_threads(), "thread")
+    reason, threads = cpu.unavailable_reason(), counted(torch.get_num_threads(), "thread")
     table["cpu"] = (
         f"cpu (C, {cpu.isa()}; float32, float64, bfloat16; {threads})"
         if reason is None
         else f"reference (plain torch): {reason}"
     )
-    reason = _no_triton()
-    here = torch.cuda.is_available()
-    launched = triton_launch.why_not() if here else None
+    reason = _triton_unavailable_reason()
+    has_cuda = torch.cuda.is_available()
+    launched = triton_launch.unavailable_reason() if has_cuda else None
     table["cuda"] = (
         f"triton (launched {'in C' if launched is None else f'by Triton: {launched}'})"
         if reason is None
         else f"reference (plain torch): {reason}"
     )
-    if not here:
+    if not has_cuda:
         table["cuda"] = f"none: torch sees no CUDA device; with one, {table['cuda']}"
     if forced is not None:
         table = {device: f"{forced}: forced by use_backend" for device in table}
@@ -52,10 +52,10 @@ def backends() -> dict[str, str]:
 
 
 def use_backend(name: str) -> contextlib.AbstractContextManager[None]:
-    """Compute with one execution, "reference", "cpu" or "triton", inside this context.
+    """Compute with one backend, "reference", "cpu" or "triton", inside this context.
 
-    For comparisons and tests: the choice is made for you otherwise. "triton" takes CPU tensors only
-    under Triton's interpreter (``TRITON_INTERPRET=1``).
+    For comparisons and tests: by default the device decides. "triton" takes CPU tensors only under
+    Triton's interpreter (``TRITON_INTERPRET=1``).
 
     Example:
         >>> import torch_srelu
@@ -65,7 +65,13 @@ def use_backend(name: str) -> contextlib.AbstractContextManager[None]:
     """
     if name not in NAMES:
         raise ValueError(f"backend must be one of {', '.join(NAMES)}, got {name!r}")
-    reason = cpu.why_not() if name == "cpu" else _no_triton() if name == "triton" else None
+    reason = (
+        cpu.unavailable_reason()
+        if name == "cpu"
+        else _triton_unavailable_reason()
+        if name == "triton"
+        else None
+    )
     if reason is not None:
         raise RuntimeError(f"the backend {name!r} cannot be used here: {reason}")
     return _forcing(name)
@@ -81,8 +87,8 @@ def _forcing(name: str) -> Iterator[None]:
         forced = before
 
 
-def kernels(x: Tensor) -> ModuleType | None:
-    """The module whose ``forward`` and ``backward`` compute SReLU of ``x``; None: the reference."""
+def select(x: Tensor) -> ModuleType | None:
+    """The module whose ``forward`` and ``backward`` compute SReLU of ``x``; None: `reference`."""
     if forced is None and x.is_cuda:
         return _cuda()
     device = x.device.type
@@ -100,36 +106,34 @@ def kernels(x: Tensor) -> ModuleType | None:
             )
         return _triton()
     if device == "cpu" and x.dtype in cpu.DTYPES:
-        return cpu if cpu.why_not() is None else _notice(cpu.why_not())
+        return cpu if cpu.unavailable_reason() is None else _notice(cpu.unavailable_reason())
     return None
 
 
 @functools.cache
 def _cuda() -> ModuleType | None:
-    return _triton() if _no_triton() is None else _notice(_no_triton())
+    return (
+        _triton() if _triton_unavailable_reason() is None else _notice(_triton_unavailable_reason())
+    )
 
 
 @functools.cache
-def _no_triton() -> str | None:
+def _triton_unavailable_reason() -> str | None:
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed; run: pip install triton"
     return None
 
 
 @functools.cache
-def _triton() -> ModuleType | None:
-    if _no_triton() is not None:
-        return None
-    from .triton import (
-        triton_backend as triton,  # late: importing torch_srelu must not import Triton
-    )
+def _triton() -> ModuleType:
+    from .triton import triton_backend  # late: importing torch_srelu must not import Triton
 
-    return triton
+    return triton_backend
 
 
 @functools.cache
 def _interpreted() -> bool:
-    """Whether Triton's interpreter runs the kernels, which was decided when they were imported."""
+    """Whether Triton's interpreter runs the kernels, which is decided when they are imported."""
     from triton import JITFunction
 
     from .triton.triton_forward_kernels import forward_runs
@@ -139,7 +143,7 @@ def _interpreted() -> bool:
 
 @functools.cache
 def _notice(reason: str | None) -> None:
-    """Says once, clearly, that a device runs on the reference."""
+    """Warns once that a device runs on the reference."""
     warnings.warn(
         f"torch_srelu runs on its plain-torch reference, which is right but slow: {reason}. "
         "torch_srelu.backends() shows what is in use.",

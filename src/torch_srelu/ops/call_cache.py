@@ -92,7 +92,7 @@ def lookup(x: Tensor, params: Parameters, dim: int, bias: Tensor | None) -> AnyP
 def add(x: Tensor, params: Parameters, dim: int, bias: Tensor | None) -> AnyPreparedCall | None:
     """Prepares a call whose arguments fit; None where its backend needs other tensors."""
     tensors = (x, *params) if bias is None else (x, *params, bias)
-    kernels = backends.kernels(x)
+    kernels = backends.select(x)
     if kernels is None or not x.numel() or not is_readable(*tensors):
         return None
     if bias is not None and not kernels.ADDS_BIAS:

@@ -118,7 +118,7 @@ def srelu_backward_fused(
     params, given = Parameters(t_r, a_r, t_l, a_l), z if x is None else x
     recomputed = z is not None and scale is not None and shift is not None
     if given is None or recomputed is not (x is None) or (z is None) is not (mean is None):
-        raise ValueError("give x, or else z with mean, scale and shift; beside x, z with its mean")
+        raise ValueError("pass x, or z with mean, scale and shift; with x, z needs its mean")
     check_lengths(given, params, dim)
     for tensor in (grad, second_grad, z, residual):
         if tensor is not None:
@@ -235,8 +235,7 @@ def _add_biases(info, in_dims, x: Tensor, bias: Tensor | None, dim: int) -> Tens
     return x + bias.to(x.dtype).view(shape)
 
 
-@torch.library.register_vmap("torch_srelu::srelu", lib=_library)
-def _(info, in_dims, x, t_r, a_r, t_l, a_l, dim, frozen, bias=None):
+def _batched(info, in_dims, x, t_r, a_r, t_l, a_l, dim, frozen, bias=None):
     x, *params = _batch_first(info, in_dims[:5], (x, t_r, a_r, t_l, a_l))
     x = _add_biases(info, in_dims[7:], x, bias, dim)
     channels = params[0].shape[1]
@@ -244,10 +243,11 @@ def _(info, in_dims, x, t_r, a_r, t_l, a_l, dim, frozen, bias=None):
     return _unfold(srelu(x, *(p.flatten() for p in params), dim, frozen), dim, channels), 0
 
 
-@torch.library.register_vmap("torch_srelu::srelu_backward", lib=_library)
-def _(info, in_dims, grad, x, *rest):
-    *params, dim, need_input, need_params, bias, need_bias = (*rest, None, False)[:9]
-    grad, x, *params = _batch_first(info, in_dims[:6], (grad, x, *params))
+def _batched_backward(
+    info, in_dims, grad, x, t_r, a_r, t_l, a_l, dim, need_input, need_params,
+    bias=None, need_bias=False,
+):  # fmt: skip
+    grad, x, *params = _batch_first(info, in_dims[:6], (grad, x, t_r, a_r, t_l, a_l))
     x = _add_biases(info, in_dims[9:10], x, bias, dim)
     batch, channels = params[0].shape
     (grad, _), (x, folded) = _fold(grad, dim, channels), _fold(x, dim, channels)
@@ -262,3 +262,7 @@ def _(info, in_dims, grad, x, *rest):
     grad_x = _unfold(grad_x, folded, channels) if need_input else grad_x.new_empty(0)
     # What is not needed is an empty tensor, the same for the whole batch.
     return (grad_x, rows), (0 if need_input else None, 1 if need_params or need_bias else None)
+
+
+torch.library.register_vmap("torch_srelu::srelu", _batched, lib=_library)
+torch.library.register_vmap("torch_srelu::srelu_backward", _batched_backward, lib=_library)

@@ -15,7 +15,7 @@ from .fused_batch_norm import BatchNormInput
 
 def forward(x: Tensor, params: Parameters, dim: int, bias: Tensor | None = None) -> Tensor:
     """SReLU of ``x``, or of ``x + bias``."""
-    kernels = backends.kernels(x)
+    kernels = backends.select(x)
     if kernels is None or x.numel() == 0:
         return _strided_as(x, reference.srelu(add_bias(x, bias, dim), *params, dim))
     if bias is not None and not kernels.ADDS_BIAS:
@@ -40,7 +40,7 @@ def backward(
     Rows are (4 or 5 or 1, C), as far as they are needed, in the dtype of the arithmetic. What is
     not needed is None. ``second_grad`` is added to ``grad``.
     """
-    kernels = backends.kernels(x)
+    kernels = backends.select(x)
     if kernels is None or x.numel() == 0:
         kernels = None
     if second_grad is not None and (kernels is None or not kernels.FUSES_BACKWARD):
@@ -74,13 +74,13 @@ def backward_with_batch_norm(
     ``x`` is None where it is `BatchNormInput.output`, which is then computed anew.
     """
     given = norm.z if x is None else x
-    kernels = backends.kernels(given)
+    kernels = backends.select(given)
     if kernels is not None and kernels.FUSES_BACKWARD and given.numel():
         dense, view = _dense(given, params, dim)
         if kernels.fuses_batch_norm(view):
-            beside = norm.residual if x is None else norm.z
-            second_grad, beside = (
-                t if t is None else layout.like(t, dense) for t in (second_grad, beside)
+            other = norm.residual if x is None else norm.z
+            second_grad, other = (
+                t if t is None else layout.like(t, dense) for t in (second_grad, other)
             )
             per_channel = (n if n is None else n.contiguous() for n in norm[1:4])
             return kernels.backward_with_batch_norm(
@@ -90,7 +90,7 @@ def backward_with_batch_norm(
                 _resolved(params),
                 view,
                 need_params,
-                (beside, *per_channel),
+                (other, *per_channel),
             )
     x = norm.output(dim) if x is None else x
     grad_x, rows = backward(grad, x, params, dim, True, need_params, second_grad=second_grad)
@@ -105,7 +105,9 @@ def plain_backward(
     return _with_bias(_reference, grad, x, params, dim, need_input, need_params, bias, need_bias)
 
 
-def _reference(grad, x, params, dim, need_input, need_params) -> tuple[Tensor, Tensor | None]:
+def _reference(
+    grad: Tensor, x: Tensor, params: Parameters, dim: int, need_input: bool, need_params: bool
+) -> tuple[Tensor, Tensor | None]:
     grad_x, *grads = reference.srelu_backward(grad, x, *params, dim)
     rows = torch.stack([g.to(reference.compute_dtype(x)) for g in grads])
     return grad_x, rows if need_params else None
@@ -142,7 +144,7 @@ def _resolved(params: Parameters) -> Parameters:
     return Parameters(*(p.resolve_neg() for p in params))
 
 
-def _dense(x: Tensor, params: Parameters, dim: int) -> tuple[Tensor, layout.View]:
+def _dense(x: Tensor, params: Parameters, dim: int) -> tuple[Tensor, layout.ChannelView]:
     """``x``, copied if it has gaps, and its view."""
     if x.layout is not torch.strided:
         raise TypeError(f"x must be a strided tensor, got layout {x.layout}: call x.to_dense()")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from . import backends
 from .cpu import cpu_backend as cpu
-from .layout import View
+from .layout import ChannelView
 from .ordered_keys import KEY_DTYPES, KeyInterval, softshrink, to_keys
 from .reference import compute_dtype
 
@@ -90,14 +90,14 @@ class RunningStatistics:
             torch.full_like(interval.lo, value) for value in (0, 0, limit, -limit)
         )
 
-    def update(self, x: Tensor, view: View) -> None:
+    def update(self, x: Tensor, view: ChannelView) -> None:
         """Adds a batch, the dense tensor ``x``."""
-        if backends.kernels(x) not in (cpu, None):
+        if backends.select(x) not in (cpu, None):
             from .triton import triton_key_statistics  # late, as in `backends`
 
             triton_key_statistics.update(self, x, view)
             return
-        native = _native_function() if backends.kernels(x) is cpu else None
+        native = _native_function() if backends.select(x) is cpu else None
         x = channel_view(x, view).to(compute_dtype(x))
         if native is not None:
             found = _native_statistics(native, x, self.interval, self.target)
@@ -110,7 +110,7 @@ class RunningStatistics:
         torch.maximum(self.largest, largest, out=self.largest)
 
 
-def channel_view(x: Tensor, view: View) -> Tensor:
+def channel_view(x: Tensor, view: ChannelView) -> Tensor:
     """The dense tensor ``x`` in memory order, as (outer, C, inner)."""
     return x.as_strided(view, (view.channels * view.inner, view.inner, 1), x.storage_offset())
 

@@ -198,8 +198,9 @@ class RecomputedOutput:
 
     def _output(self) -> Tensor:
         """Computes it. Anew for everyone who asks: what one of them writes there is its own."""
-        *params, bias = (*self._params.tensors(), None)[:5]
-        x, dim, params = self._x.tensor(), self._dim, Parameters(*params)
+        t_r, a_r, t_l, a_l, *rest = self._params.tensors()
+        params, bias = Parameters(t_r, a_r, t_l, a_l), rest[0] if rest else None
+        x, dim = self._x.tensor(), self._dim
         call = call_cache.lookup(x, params, dim, bias) or call_cache.add(x, params, dim, bias)
         if call is not None:
             return call.forward(x, *params, bias)

@@ -1,4 +1,4 @@
-"""The definition of SReLU, in plain torch. Every other execution is measured against this file.
+"""The definition of SReLU, in plain torch, which every backend is tested against.
 
     h(x) = x + (a_r - 1) * max(x - t_r, 0) + (1 - a_l) * max(t_l - x, 0)
 
@@ -27,7 +27,7 @@ from torch import Tensor
 
 
 class Regions(NamedTuple):
-    """Where each input lies, and the line that applies there; all broadcast to the input."""
+    """The region of each element and the line there; all broadcast to the input."""
 
     right: Tensor
     left: Tensor
@@ -36,7 +36,7 @@ class Regions(NamedTuple):
 
 
 def compute_dtype(x: Tensor) -> torch.dtype:
-    """The dtype in which SReLU of ``x`` is computed."""
+    """The dtype of the arithmetic for ``x``."""
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
 

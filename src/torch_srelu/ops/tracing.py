@@ -6,6 +6,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.jit import is_tracing as is_jit_tracing  # type: ignore[attr-defined]
 
 from .. import _torch_compat
 
@@ -25,7 +26,7 @@ def tracing() -> Tracing | None:
         return "plain operators"
     if torch.compiler.is_compiling():
         return "plain operators" if _torch_compat.is_exporting() else "custom operator"
-    if _torch_compat.is_exporting() or torch.jit.is_tracing():
+    if _torch_compat.is_exporting() or is_jit_tracing():
         return "plain operators"
     return "custom operator" if _torch_compat.dispatch_modes_active() else None
 

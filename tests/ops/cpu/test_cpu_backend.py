@@ -1,4 +1,4 @@
-"""What is special about the native kernel: threads, forks, memory, and life without a compiler."""
+"""The native kernels: threads, forks, memory, and an installation without a compiler."""
 
 import os
 import subprocess
@@ -20,8 +20,8 @@ SOURCE = Path(torch_srelu.__file__).parent
 
 
 def test_is_compiled_here() -> None:
-    """The suite would pass on the reference alone; this says that it did not."""
-    assert cpu.why_not() is None
+    """The suite would pass on the reference alone."""
+    assert cpu.unavailable_reason() is None
     assert cpu.isas()[0] == "portable"
 
 
@@ -88,7 +88,7 @@ def test_every_nan_in_a_parameter_reaches_bfloat16(isa: str, shape) -> None:
 @pytest.mark.parametrize("isa", cpu.isas())
 @pytest.mark.parametrize("dtype", cpu.DTYPES)
 @pytest.mark.parametrize("shape", ODD_SHAPES)
-def test_what_is_not_needed_changes_nothing_else(isa: str, dtype: torch.dtype, shape) -> None:
+def test_gradients_do_not_depend_on_which_are_needed(isa: str, dtype: torch.dtype, shape) -> None:
     """A frozen unit has no parameter gradients, the first of a network none for its input."""
     torch.manual_seed(0)
     x, grad = torch.randn(2, *shape).to(dtype)
@@ -109,7 +109,7 @@ def test_what_is_not_needed_changes_nothing_else(isa: str, dtype: torch.dtype, s
 
 @pytest.mark.parametrize("dim", [1, 3])
 def test_large_results_are_those_of_their_parts(dim: int) -> None:
-    """Above 24 MiB, kernels read ahead and ask for the pages of the result before they write."""
+    """Above 24 MiB, kernels prefetch the input and prefault the pages of the result."""
     torch.manual_seed(0)
     shape = (6, 16, 300, 300) if dim == 1 else (6, 300, 300, 16)
     x, grad = torch.randn(2, *shape)
@@ -149,7 +149,7 @@ class ActivatedInWorker(Dataset):
 def test_works_in_forked_dataloader_workers() -> None:
     """An OpenMP pool does not survive a fork; a parallel region in the child would hang."""
     data = ActivatedInWorker()
-    expected = data[0]  # the parent has used its threads
+    expected = data[0]  # starts the threads of the parent
     fork = {"num_workers": 2, "multiprocessing_context": "fork", "timeout": 60}
     for got in DataLoader(data, batch_size=None, **fork):
         assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))

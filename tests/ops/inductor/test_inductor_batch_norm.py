@@ -1,4 +1,4 @@
-"""Batch normalisation before SReLU, found in the graph that torch.compile makes of a step."""
+"""Batch normalisations before SReLU in the graph of a compiled training step."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -18,9 +18,16 @@ import torch_srelu as ts
 from checks import DEVICE
 from torch_srelu.ops.inductor import inductor_batch_norm, inductor_patterns
 
-JOINED = torch.ops.torch_srelu.srelu_backward_fused.default
+FUSED = torch.ops.torch_srelu.srelu_backward_fused.default
 PLAIN = torch.ops.torch_srelu.srelu_backward.default
-GRAD, MORE, X, Z, SCALE, RESIDUAL = 0, 1, 2, 9, 11, 13  # places among the operator's arguments
+GRAD, SECOND_GRAD, X, Z, SCALE, RESIDUAL = (
+    0,
+    1,
+    2,
+    9,
+    11,
+    13,
+)  # arguments
 
 # On a GPU, convolutions in float64 are never channels_last.
 DTYPE = torch.float32 if DEVICE == "cuda" else torch.float64
@@ -29,7 +36,7 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-5} if DEVICE == "cuda" else {}
 
 @pytest.fixture(autouse=True)
 def _cpu_as_gpu(monkeypatch) -> None:
-    """Where there is no GPU, the CPU stands for one; where there is one, it is to be exact."""
+    """Without a GPU, fuses on the CPU; with one, convolutions are exact."""
     if DEVICE == "cpu":
         monkeypatch.setattr(inductor_patterns, "_has_fused_kernel", lambda x: True)
     else:
@@ -93,24 +100,24 @@ def backward_calls(net: nn.Module, x: Tensor) -> list[Node]:
     for (name, parameter), other in zip(net.named_parameters(), alone.parameters(), strict=True):
         torch.testing.assert_close(parameter.grad, other.grad, msg=name, **CLOSE)
     (_, backward) = graphs
-    calls = [n for n in backward.graph.nodes if n.target in (JOINED, PLAIN)]
+    calls = [n for n in backward.graph.nodes if n.target in (FUSED, PLAIN)]
     return calls[::-1]  # as in the forward pass
 
 
-def test_sums_are_taken_along_and_inputs_are_not_kept() -> None:
+def test_sums_are_fused_and_inputs_recomputed() -> None:
     inner, outer = backward_calls(network(Block()), images())
-    assert inner.target is outer.target is JOINED
-    assert inner.args[X] is None  # computed from what was normalised
+    assert inner.target is outer.target is FUSED
+    assert inner.args[X] is None  # recomputed
     assert inner.args[SCALE] is not None
     assert inner.args[RESIDUAL] is None
-    assert isinstance(outer.args[X], Node)  # a residual that nobody else keeps
+    assert isinstance(outer.args[X], Node)  # its residual is not saved for another layer
     assert isinstance(outer.args[Z], Node)
     assert outer.args[SCALE] is None
 
 
-def test_gradients_that_meet_are_added_beside_them() -> None:
-    _, meeting, _, last = backward_calls(network(Block(), Block()), images())
-    assert all(isinstance(meeting.args[place], Node) for place in (GRAD, MORE, X, Z))
+def test_a_second_gradient_is_fused_as_well() -> None:
+    _, middle, _, last = backward_calls(network(Block(), Block()), images())
+    assert all(isinstance(middle.args[place], Node) for place in (GRAD, SECOND_GRAD, X, Z))
     assert last.args[X] is None
     assert all(isinstance(last.args[place], Node) for place in (Z, SCALE, RESIDUAL))
 
@@ -122,7 +129,7 @@ def test_with_frozen_units_and_norms() -> None:
             module.frozen = True
         if isinstance(module, nn.BatchNorm2d):
             module.eval()
-    assert [call.target for call in backward_calls(net, images())] == [JOINED, JOINED]
+    assert [call.target for call in backward_calls(net, images())] == [FUSED, FUSED]
 
 
 class Centred(nn.Module):
@@ -139,7 +146,7 @@ class Centred(nn.Module):
 
 
 class Written(Block):
-    """Its first norm's bias is another one after the forward pass."""
+    """Its first norm's bias is modified after the forward pass."""
 
     def forward(self, x: Tensor) -> Tensor:
         y = super().forward(x)
@@ -148,7 +155,7 @@ class Written(Block):
         return y
 
 
-def test_a_bias_that_is_written_to_is_not_asked_for_again() -> None:
+def test_a_modified_bias_is_not_read_again() -> None:
     first, _ = backward_calls(network(Written()), images())
     assert isinstance(first.args[X], Node)
     assert isinstance(first.args[Z], Node)
@@ -205,13 +212,13 @@ OTHERS = (Centred(4, 8, 1, 1), Centred(1, 1, 8, 1), InstanceNormed(), Turning(),
 # Dynamo makes an instance of what it takes for a class of functions.
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
 @pytest.mark.parametrize("other", OTHERS, ids=lambda other: type(other).__name__)
-def test_what_is_no_batch_normalisation_is_left_alone(other: nn.Module) -> None:
+def test_nothing_else_is_fused(other: nn.Module) -> None:
     (call,) = backward_calls(network(other), images(rows=8))
     assert call.target is PLAIN
 
 
 @pytest.mark.parametrize(
-    ("shape", "dtype", "taken"),
+    ("shape", "dtype", "matches"),
     [
         ((1, 8, 1, 1), torch.float32, True),
         ((8, 1, 1), torch.float32, True),
@@ -222,16 +229,16 @@ def test_what_is_no_batch_normalisation_is_left_alone(other: nn.Module) -> None:
         ((1, 8, 1, 1), torch.bfloat16, False),  # not what the arithmetic is in
     ],
 )
-def test_numbers_of_channels_lie_along_the_channels(
-    shape: tuple[int, ...], dtype: torch.dtype, taken: bool
+def test_values_per_channel_broadcast_along_the_channels(
+    shape: tuple[int, ...], dtype: torch.dtype, matches: bool
 ) -> None:
-    node = Graph().placeholder("numbers")
+    node = Graph().placeholder("values")
     node.meta["val"] = torch.empty(shape, dtype=dtype)
     z = torch.empty(8, 8, 8, 8, dtype=torch.bfloat16)
-    assert (inductor_batch_norm._of_channels(node, z) is node) is taken
+    assert (inductor_batch_norm._per_channel(node, z) is node) is matches
 
 
-def test_channels_that_lie_together_are_left_alone() -> None:
+def test_contiguous_channels_are_not_fused() -> None:
     net = network(Block()).to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     calls = backward_calls(net, images(torch.contiguous_format))
     assert [call.target for call in calls] == [PLAIN, PLAIN]

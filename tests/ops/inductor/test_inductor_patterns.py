@@ -1,4 +1,4 @@
-"""What Inductor makes of SReLU: two operators, the backward one fused with its neighbours."""
+"""SReLU compiled by Inductor: two operators, the backward one fused with its neighbours."""
 
 import re
 
@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch._functorch import config as aot_config
-from torch._inductor import config, pattern_matcher
+from torch._inductor import config
 from torch._inductor.fx_passes import post_grad  # noqa: F401  # as every compilation imports it
 from torch._inductor.utils import run_and_get_code
 
@@ -21,14 +21,14 @@ CLOSE = {"rtol": 1e-2, "atol": 1e-2} if DEVICE == "cuda" else {}  # TF32 in conv
 
 @pytest.fixture(autouse=True)
 def _compiled_anew():
-    """No test gets what another one compiled."""
+    """No test gets compiled code of another."""
     with config.patch(fx_graph_cache=False), aot_config.patch(enable_autograd_cache=False):
         yield
 
 
 @pytest.fixture
 def cpu_as_gpu(monkeypatch) -> None:
-    """Where there is no GPU, the CPU stands for one: the graph is the same."""
+    """Without a GPU, fuses on the CPU: the graph is the same."""
     if DEVICE == "cpu":
         monkeypatch.setattr(inductor_patterns, "_has_fused_kernel", lambda x: True)
 
@@ -83,8 +83,8 @@ def test_three_way(cpu_as_gpu, layout: str, dtype: torch.dtype) -> None:
         assert_right(problem, *problem.to(DEVICE).run(function))
 
 
-def test_gradients_that_meet_are_added_by_the_operator(cpu_as_gpu) -> None:
-    """Those of two convolutions; not those that the compiler makes and can add by itself."""
+def test_two_gradients_are_added_by_the_operator(cpu_as_gpu) -> None:
+    """Those of two convolutions; not those for which Inductor generates code."""
     weights = torch.randn(2, 5, 6, 1, 1, device=DEVICE)
 
     def loss(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor) -> Tensor:
@@ -99,13 +99,3 @@ def test_gradients_that_meet_are_added_by_the_operator(cpu_as_gpu) -> None:
     assert sorted(called(backward)) == [BACKWARD, FUSED]
     loss(*others).backward()
     torch.testing.assert_close([t.grad for t in tensors], [t.grad for t in others], **CLOSE)
-
-
-def test_without_the_pattern_matcher_nothing_is_fused_and_a_warning_says_so(monkeypatch) -> None:
-    monkeypatch.delattr(pattern_matcher, "CallFunctionVarArgs")
-    inductor_patterns._register.cache_clear()
-    try:
-        with pytest.warns(RuntimeWarning, match="this torch lacks"):
-            inductor_patterns.register()
-    finally:
-        inductor_patterns._register.cache_clear()

@@ -1,4 +1,4 @@
-"""What is special about the Triton kernels: both shapes of kernel, and sizes past 32 bits."""
+"""The Triton kernels: every access pattern, grids, and sizes past 32 bits."""
 
 from collections.abc import Iterator
 
@@ -8,8 +8,8 @@ import torch
 from checks import DEVICE, Problem, assert_three_way
 from torch_srelu.ops import layout
 from torch_srelu.ops.triton import triton_backend as triton
-from torch_srelu.ops.triton import triton_tiling as triton_cuts
-from torch_srelu.ops.triton.triton_tiling import cut_backward, cut_forward, is_runs
+from torch_srelu.ops.triton import triton_tiling
+from torch_srelu.ops.triton.triton_tiling import backward_tiling, forward_tiling, is_runs
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from torch_srelu.ops.triton.triton_tiling import cut_backward, cut_forward, is_r
         ((300, 2), False),
     ],
 )
-def test_both_kernels(shape, runs: bool) -> None:
+def test_runs_and_columns(shape, runs: bool) -> None:
     torch.manual_seed(0)
     x = torch.randn(shape)
     view = layout.view(x, shape[1], 1)
@@ -38,11 +38,7 @@ def test_both_kernels(shape, runs: bool) -> None:
 @pytest.mark.parametrize(
     "shape",
     [
-        (
-            2,
-            3,
-            1025,
-        ),  # every tile but the first has two channels, the last and the first among them
+        (2, 3, 1025),  # every tile but the first has two channels, one the last and the first
         (1, 2, 1023 + 1024),  # as long as a tile in 16 bits, less one
         (5, 1027),
         (1, 2, 33, 64 + 3),
@@ -54,7 +50,7 @@ def test_spans(shape, dtype: torch.dtype) -> None:
     dim = 1 if len(shape) > 2 else 0
     view = layout.view(torch.empty(shape), channels, dim)
     assert view is not None
-    assert cut_forward(view, dtype).way == "spans"
+    assert forward_tiling(view, dtype).pattern == "spans"
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     params = [torch.randn(channels, dtype=wide) for _ in range(4)]
     x, grad = torch.randn(2, *shape, dtype=wide).to(dtype)
@@ -74,12 +70,12 @@ def test_spans_with_a_bias() -> None:
 
 @pytest.fixture
 def small_rows(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What is done with large tensors is done with small ones too."""
+    """Small tensors are tiled like large ones."""
     triton._backward_launch.cache_clear()
-    monkeypatch.setattr(triton_cuts, "SMALL", 0)
-    monkeypatch.setattr(triton_cuts, "MOST_SUMS", 1)
-    monkeypatch.setattr(triton_cuts, "MOST_SUMS_OF_RUNS", 1)
-    monkeypatch.setattr(triton_cuts, "FULL_LANES", 0)
+    monkeypatch.setattr(triton_tiling, "SMALL_TENSOR", 0)
+    monkeypatch.setattr(triton_tiling, "MAX_SUMS_SHARE", 1)
+    monkeypatch.setattr(triton_tiling, "MAX_SUMS_SHARE_OF_RUNS", 1)
+    monkeypatch.setattr(triton_tiling, "MIN_ACTIVE_THREADS", 0)
     yield
     triton._backward_launch.cache_clear()
 
@@ -90,7 +86,7 @@ def small_rows(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     "shape",
     [
         (64, 5, 14, 14),  # in 16 bits vectors of four
-        (33, 9, 28, 28),  # an odd number of rows; fewer lanes than threads in the last block
+        (33, 9, 28, 28),  # an odd number of rows; fewer vectors than threads in the last block
         (40, 3, 6, 6),
         (3, 128, 6, 6),  # no thread without work, but the last step has no second row
         (1, 2, 20, 6),  # one row
@@ -101,7 +97,7 @@ def test_rows(shape, dtype: torch.dtype) -> None:
     channels = shape[1]
     view = layout.view(torch.empty(shape), channels, 1)
     assert view is not None
-    assert cut_backward(view, dtype, 2, norm=False).way == "rows"
+    assert backward_tiling(view, dtype, 2, norm=False).pattern == "rows"
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     params = [torch.randn(channels, dtype=wide) for _ in range(4)]
     x, grad = torch.randn(2, *shape, dtype=wide).to(dtype)
@@ -117,9 +113,9 @@ def test_rows(shape, dtype: torch.dtype) -> None:
         ((40, 128, 6, 6), True),
     ],
 )
-def test_grids_of_many_layers(shape, complete: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a group has more programs than a grid can be high; some have nothing to do."""
-    monkeypatch.setattr(triton_cuts, "MOST_IN_LAYER", 3)
+def test_grids_with_a_third_axis(shape, complete: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a group has more splits than a grid's second axis; some programs have nothing to do."""
+    monkeypatch.setattr(triton_tiling, "MAX_GRID_Y", 3)
     triton._forward_launch.cache_clear()
     torch.manual_seed(0)
     x = torch.randn(shape, dtype=torch.bfloat16, device=DEVICE)
@@ -127,17 +123,17 @@ def test_grids_of_many_layers(shape, complete: bool, monkeypatch: pytest.MonkeyP
     view = layout.view(x, shape[1], 1)
     assert view is not None
     launch = triton._forward_launch(view, x.dtype)
-    groups, high, layers = launch.grid
+    groups, height, depth = launch.grid
     assert not launch.meta["EVEN"]
     many = triton.forward(x, params, view)
     triton._forward_launch.cache_clear()
     monkeypatch.undo()
-    assert layers > 1
+    assert depth > 1
     launch = triton._forward_launch(view, x.dtype)
     one = launch.grid
     assert launch.meta["EVEN"] is complete
     assert one == (groups, one[1], 1)
-    assert one[1] < high * layers
+    assert one[1] < height * depth
     assert torch.equal(many, triton.forward(x, params, view))
 
 
@@ -148,18 +144,18 @@ def test_rows_compute_what_is_needed(needed) -> None:
 
 
 @pytest.mark.usefixtures("small_rows")
-def test_rows_with_a_bias_and_a_gradient_in_two_parts() -> None:
+def test_rows_with_a_bias_and_a_second_gradient() -> None:
     torch.manual_seed(0)
     shape = (9, 5, 10, 10)
-    # Numbers of few bits: their sums round nowhere.
-    x, grad, more = torch.randint(-64, 64, (3, *shape), device=DEVICE) / 16
+    # Few bits, so that no sum rounds.
+    x, grad, second_grad = torch.randint(-64, 64, (3, *shape), device=DEVICE) / 16
     params = [torch.randint(-64, 64, (5,), device=DEVICE) / 16 for _ in range(4)]
     bias = torch.randint(-64, 64, (5,), device=DEVICE) / 16
     view = layout.view(x, 5, 1)
     assert view is not None
-    grad_x, rows = triton.backward(grad, x, params, view, True, True, bias, True, more)
+    grad_x, rows = triton.backward(grad, x, params, view, True, True, bias, True, second_grad)
     shifted = x + bias[:, None, None]
-    expected_x, expected = triton.backward(grad + more, shifted, params, view, True, True)
+    expected_x, expected = triton.backward(grad + second_grad, shifted, params, view, True, True)
     assert torch.equal(grad_x, expected_x)
     assert torch.equal(rows[:4], expected)
     torch.testing.assert_close(rows[4], grad_x.double().sum((0, 2, 3)).float())

@@ -1,9 +1,9 @@
-"""The code that Triton makes for a GPU, looked at without one.
+"""The machine code that Triton compiles for a GPU, inspected without one.
 
-Threads add up what they read on their own. If Triton spread a sum over threads instead, every step
-of the loop would wait at barriers: the kernel would be right, and up to 24 times slower. And what a
-forward program reads is to be under way at once: if Triton handed parameters from thread to thread,
-it would wait at a dozen barriers, and if a load were moved down to where it is used, it would wait
+In the loops of the backward kernels each thread reduces what it loads on its own. If Triton reduced
+across threads instead, every step would wait at barriers: right, and up to 24 times slower. All
+loads of a forward program are to be in flight at once: if Triton exchanged parameters between
+threads, it would wait at a dozen barriers, and if a load were sunk to its first use, it would wait
 for those before it.
 """
 
@@ -31,28 +31,28 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from torch_srelu.ops.triton import triton_backend as host
-from torch_srelu.ops.layout import View
+from torch_srelu.ops.layout import ChannelView
 from torch_srelu.ops.triton.triton_launch import OPTIONS
 
-POINTERS = {"g_ptr", "x_ptr", "y_ptr", "gx_ptr", "more_ptr", "beside_ptr"}
+POINTERS = {"g_ptr", "x_ptr", "y_ptr", "gx_ptr", "second_grad_ptr", "z_or_residual_ptr"}
 
 
-def code(view, dtype, which, there=(), target=("cuda", 90, 32)):
-    view, dtype = View(*view), getattr(torch, dtype)
+def code(view, dtype, which, present=(), target=("cuda", 90, 32)):
+    view, dtype = ChannelView(*view), getattr(torch, dtype)
     if which == "forward":
         launch = host._forward_launch(view, dtype)
     else:
-        sums = 2 if "mean_ptr" in there else int("bias_ptr" in there)
-        tensors = 2 + len(POINTERS.intersection(there))
-        made = host._backward_launch(view, dtype, True, True, sums, tensors)
-        launch = getattr(made, which)
+        sums = 2 if "mean_ptr" in present else int("bias_ptr" in present)
+        tensors = 2 + len(POINTERS.intersection(present))
+        launches = host._backward_launch(view, dtype, True, True, sums, tensors)
+        launch = getattr(launches, which)
     names = launch.kernel.arg_names
     values = (*launch.sizes, *(v for k, v in launch.meta.items() if k not in OPTIONS))
     fixed = dict(zip(names[-len(values):], values))
-    optional = {"bias_ptr", "bias_out", "more_ptr", *host.backward_kernels.NORM} & set(names)
-    fixed |= {name: None for name in optional.difference(there)}
+    optional = {"bias_ptr", "bias_out", "second_grad_ptr", *host.backward_kernels.NORM} & set(names)
+    fixed |= {name: None for name in optional.difference(present)}
     sizes = names[-len(values):][: len(launch.sizes)]
-    sizes = {n for n in sizes if fixed[n] != 1}  # Triton knows a 1 beforehand
+    sizes = {n for n in sizes if fixed[n] != 1}  # Triton specialises on 1
     kind = {torch.bfloat16: "*bf16", torch.float32: "*fp32"}[dtype]
     signature = {
         n: kind if n in POINTERS
@@ -69,7 +69,7 @@ def code(view, dtype, which, there=(), target=("cuda", 90, 32)):
     compiled = triton.compile(source, target=GPUTarget(*target), options=options)
     if target[0] == "hip":
         return compiled.asm["amdgcn"]
-    # NVIDIA's assembler may still move loads.
+    # ptxas may still move loads.
     return compiled.asm["sass" if which == "forward" else "ptx"]
 
 
@@ -89,48 +89,48 @@ def loops(ptx: str) -> list[str]:
 
 
 def waits(sass: str) -> int:
-    """How often a program waits for memory: loads that wait for none before them count as one.
+    """The longest chain of loads that wait for one another.
 
-    A line begins with what it waits for, bits of a number, and further on names the bit that it
-    frees when it is done: ``16:-:3:Y:2 LDG.E R2, ...`` waits for bit 4 and frees bit 3.
+    A line begins with the mask of scoreboards that it waits for, and then names the scoreboard that
+    it signals: ``16:-:3:Y:2 LDG.E R2, ...`` waits for scoreboard 4 and signals 3.
     """
-    most = done = 0
-    under_way: dict[int, int] = {}  # by bit: how many waits are behind it once it is there
+    longest = done = 0
+    in_flight: dict[int, int] = {}  # by scoreboard: the length of the chain that ends there
     for line in re.finditer(r"^\s*(--|\d\d):.:(.):.:\S+\s+(.*)", sass, re.MULTILINE):
         awaited = 0 if line[1] == "--" else int(line[1])
-        for bit in [b for b in under_way if awaited >> b & 1]:
-            done = max(done, under_way.pop(bit))
+        for bit in [b for b in in_flight if awaited >> b & 1]:
+            done = max(done, in_flight.pop(bit))
         if "LDG" in line[3]:
-            most = max(most, done + 1)
-            under_way[int(line[2])] = max(under_way.get(int(line[2]), 0), done + 1)
-    return most
+            longest = max(longest, done + 1)
+            in_flight[int(line[2])] = max(in_flight.get(int(line[2]), 0), done + 1)
+    return longest
 
 
 BIAS = ("bias_ptr",)
-MORE = ("more_ptr",)  # a gradient in two parts
-NORM = ("mean_ptr", "scale_ptr", "shift_ptr")  # `BatchNormInput`, of which the input is computed
-RESIDUAL = (*NORM, "beside_ptr", "more_ptr")  # and of a residual; a gradient in two parts
-BESIDE = ("beside_ptr", "mean_ptr", "more_ptr")  # a norm beside the input
+SECOND_GRAD = ("second_grad_ptr",)
+NORM = ("mean_ptr", "scale_ptr", "shift_ptr")  # a `BatchNormInput`: the input is recomputed
+RESIDUAL = (*NORM, "z_or_residual_ptr", "second_grad_ptr")  # with a residual
+KEPT_INPUT = ("z_or_residual_ptr", "mean_ptr", "second_grad_ptr")  # the input is kept
 
 
 CASES = [
-    ((3211264, 64, 1), "bfloat16", "first", BIAS),  # columns, few channels: several rows as one
-    ((802816, 256, 1), "bfloat16", "first", MORE),
-    ((802816, 256, 1), "bfloat16", "first", BESIDE),
+    ((3211264, 64, 1), "bfloat16", "first", BIAS),  # columns, few channels: merged rows
+    ((802816, 256, 1), "bfloat16", "first", SECOND_GRAD),
+    ((802816, 256, 1), "bfloat16", "first", KEPT_INPUT),
     ((802816, 256, 1), "bfloat16", "first", RESIDUAL),
     ((802816, 64, 1), "bfloat16", "first", NORM),
     ((127 * 49, 96, 1), "bfloat16", "first", BIAS),  # incomplete rows at the end
     ((131072, 192, 1), "float32", "first", BIAS),
     ((128, 192, 256), "bfloat16", "first", BIAS),  # runs, several to a tile
-    ((128, 192, 256), "bfloat16", "first", MORE),
+    ((128, 192, 256), "bfloat16", "first", SECOND_GRAD),
     ((256, 512, 784), "bfloat16", "first", BIAS),  # rows
-    ((256, 512, 784), "float32", "first", MORE),
+    ((256, 512, 784), "float32", "first", SECOND_GRAD),
     ((256, 1024, 196), "bfloat16", "first", ()),
 ]
 FORWARD = [
     ((262144, 128, 1), "bfloat16", "forward"),
     ((262144, 128, 1), "float32", "forward"),
-    ((524288, 192, 1), "bfloat16", "forward"),  # several rows as one
+    ((524288, 192, 1), "bfloat16", "forward"),  # merged rows
     ((127 * 49, 96, 1), "bfloat16", "forward"),  # incomplete rows at the end
 ]
 RUNS = [
@@ -156,11 +156,11 @@ AMD = [
 
 
 @pytest.fixture(scope="module")
-def made() -> dict[tuple, str]:
-    """All code in one process: to start it takes longer than to compile for one case."""
+def compiled() -> dict[tuple, str]:
+    """All kernels, compiled in one process: its start takes longer than a kernel."""
     cases = [*CASES, *FORWARD, *RUNS, *SPANS, ROWS, *SECOND, *AMD]
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    made = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-W", "error", "-c", COMPILE],
         input=json.dumps(cases),
         capture_output=True,
@@ -168,14 +168,14 @@ def made() -> dict[tuple, str]:
         env=environment,
         check=False,
     )
-    assert made.returncode == 0, made.stderr[-2000:]
-    return dict(zip(cases, json.loads(made.stdout), strict=True))
+    assert done.returncode == 0, done.stderr[-2000:]
+    return dict(zip(cases, json.loads(done.stdout), strict=True))
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_threads_add_up_on_their_own(made: dict[tuple, str], case: tuple) -> None:
-    bodies = [body for body in loops(made[case]) if "ld.global" in body]
-    assert bodies, "no loop that reads"
+def test_threads_reduce_without_barriers(compiled: dict[tuple, str], case: tuple) -> None:
+    bodies = [body for body in loops(compiled[case]) if "ld.global" in body]
+    assert bodies, "no loop with loads"
     for body in bodies:
         assert "st.global" in body
         for barrier in ("bar.sync", "st.shared", "ld.shared"):
@@ -183,9 +183,9 @@ def test_threads_add_up_on_their_own(made: dict[tuple, str], case: tuple) -> Non
 
 
 @pytest.mark.parametrize("case", FORWARD)
-def test_forward_programs_read_all_at_once(made: dict[tuple, str], case: tuple) -> None:
-    """Parameters too, in the threads that use them and in vectors: threads meet once."""
-    sass = made[case]
+def test_forward_columns_load_all_at_once(compiled: dict[tuple, str], case: tuple) -> None:
+    """Parameters too, in the threads that use them and in vectors, with one barrier."""
+    sass = compiled[case]
     assert sass.count("BAR.SYNC") == 1
     before, after = sass.split("BAR.SYNC")
     loads = re.findall(r"LDG\S*", before)
@@ -198,31 +198,31 @@ def test_forward_programs_read_all_at_once(made: dict[tuple, str], case: tuple) 
 
 
 @pytest.mark.parametrize("case", RUNS)
-def test_forward_programs_of_runs_wait_once(made: dict[tuple, str], case: tuple) -> None:
-    """For parameters and for all that they work on, which they read and write 16 bytes at once."""
-    sass = made[case]
+def test_forward_runs_wait_once(compiled: dict[tuple, str], case: tuple) -> None:
+    """For parameters and input together; loads and stores are of 16 bytes."""
+    sass = compiled[case]
     assert waits(sass) == 1
     assert len(re.findall(r"LDG\S*\.128", sass)) == len(re.findall(r"STG\S*\.128", sass)) == 2
     assert "BAR.SYNC" not in sass
 
 
 @pytest.mark.parametrize("case", SPANS)
-def test_forward_programs_of_spans_read_vectors(made: dict[tuple, str], case: tuple) -> None:
+def test_forward_spans_load_vectors(compiled: dict[tuple, str], case: tuple) -> None:
     """Wherever channels begin. They wait once, and once more where there are two channels."""
-    sass = made[case]
+    sass = compiled[case]
     assert waits(sass) <= 2
     assert len(re.findall(r"LDG\S*\.128", sass)) == len(re.findall(r"STG\S*\.128", sass)) == 2
     assert "BAR.SYNC" not in sass
 
 
-def test_forward_programs_of_rows_wait_once(made: dict[tuple, str]) -> None:
-    """With Triton 3.6, whose assembler moves the last two of eight loads down, twice."""
-    sass = made[ROWS]
+def test_forward_rows_wait_once(compiled: dict[tuple, str]) -> None:
+    """With Triton 3.6, whose ptxas sinks the last two of eight loads, twice."""
+    sass = compiled[ROWS]
     assert waits(sass) <= (1 if TRITON >= [3, 7] else 2)
     assert len(re.findall(r"LDG\S*\.64", sass)) == len(re.findall(r"STG\S*\.64", sass)) == 8
     assert "BAR.SYNC" not in sass
 
 
 @pytest.mark.parametrize("case", AMD)
-def test_amds_compiler_takes_these_kernels_too(made: dict[tuple, str], case: tuple) -> None:
-    assert re.search(r"(global|buffer)_store", made[case])
+def test_kernels_compile_for_amd(compiled: dict[tuple, str], case: tuple) -> None:
+    assert re.search(r"(global|buffer)_store", compiled[case])

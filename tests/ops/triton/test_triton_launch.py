@@ -1,4 +1,4 @@
-"""That launches give kernels what these ask for."""
+"""Launches: kernels get the arguments that they take, from Python and from C."""
 
 import ctypes
 
@@ -18,7 +18,7 @@ in_c = pytest.mark.skipif(_launch is None, reason="native/launch.c is not compil
 
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("shape", [(2, 5, 256), (2, 70, 256), (900, 70)])
-def test_kernels_get_what_they_ask_for(shape, biased: bool, monkeypatch) -> None:
+def test_kernels_get_their_arguments(shape, biased: bool, monkeypatch) -> None:
     """Arguments go by position, and the interpreter accepts what the compiler would refuse."""
     launch, kernels = Launch.__call__, set()
 
@@ -40,19 +40,19 @@ def test_kernels_get_what_they_ask_for(shape, biased: bool, monkeypatch) -> None
     assert len(kernels) >= 2
 
 
-@pytest.mark.parametrize("view", [layout.View(2, 5, 256), layout.View(900, 70, 1)])
+@pytest.mark.parametrize("view", [layout.ChannelView(2, 5, 256), layout.ChannelView(900, 70, 1)])
 @pytest.mark.parametrize("keep", [False, True])
-def test_scans_get_what_they_ask_for(view: layout.View, keep: bool) -> None:
+def test_key_statistics_kernels_get_their_arguments(view: layout.ChannelView, keep: bool) -> None:
     launch = triton_key_statistics._launch(view, torch.float32, 10, keep)
     given = [name for name in launch.meta if name not in OPTIONS]
     assert launch.kernel.arg_names[-len(given) :] == given
 
 
-def test_what_triton_leaves_out_is_not_handed_on() -> None:
+def test_arguments_that_triton_drops_are_not_passed() -> None:
     types = ["*bf16", "constexpr", "*fp32", "i32", "constexpr", "i64", "constexpr", "constexpr"]
     assert arguments(types, 3, (7, 1, 2**40)) == ((8, 8, 4, 8), (0, 2, -1, -1), (0, 0, 7, 2**40))
-    assert arguments(["*fp32", "fp32"], 1, (2,)) is None  # a kind that we know nothing of
-    assert arguments(["i32"], 1, ()) is None  # a number where a tensor should be
+    assert arguments(["*fp32", "fp32"], 1, (2,)) is None  # an unknown type
+    assert arguments(["i32"], 1, ()) is None  # an integer in place of a tensor
     assert arguments(["*fp32", "*fp32"], 1, (2,)) is None
 
 
@@ -74,7 +74,7 @@ def test_a_launch_in_c() -> None:
         return 0
 
     address = ctypes.cast(cu_launch_kernel, ctypes.c_void_p).value
-    # A tensor that must be aligned, a number, a tensor that need not be.
+    # An aligned tensor, an integer, a tensor of any alignment.
     plan = _launch.plan(address, 5, (2, 3, 4), 128, 64, 1, (0, -1, 1), (0, 7, 0))
     x, odd = torch.empty(8), torch.empty(9)[1:]
     assert _launch.launch(plan, 6, x, odd)
@@ -94,8 +94,8 @@ def test_a_launch_in_c() -> None:
 @in_c
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("shape", [(2, 5, 256), (900, 70)])
-def test_launches_go_straight_to_the_driver(shape) -> None:
-    """From the second on; what the driver says of the kernels is what their types say."""
+def test_launches_call_the_driver(shape) -> None:
+    """From the second on; the driver's parameter sizes are those of the kernel's types."""
     x = torch.randn(shape, device="cuda").requires_grad_()
     unit = SReLU(shape[1], device="cuda")
     unit(x).sum().backward()

@@ -12,17 +12,17 @@ from torch import Tensor
 
 from ..arguments import Parameters
 from ..call_cache import PreparedCall
-from ..layout import View
+from ..layout import ChannelView
 from ..reference import compute_dtype
 
 ISAS = ("portable", "avx2", "avx512")
 ADDS_BIAS = False  # whether its kernels compute SReLU of x + bias
-FUSES_BACKWARD = False  # whether they add two gradients, and compute sums for a batch norm
-DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}  # places in the C tables
+FUSES_BACKWARD = False  # whether they add a second gradient and compute a `BatchNormInput`'s sums
+DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}  # indices of the C tables
 
-ABI = 3  # of the functions below; the same number stands in srelu.c
+ABI = 3  # version of the C functions, as in srelu.c
 
-_isa: int | None = None  # a place in ISAS; None: the best that this machine has
+_isa: int | None = None  # an index of ISAS; None: the best of this machine
 
 
 @functools.cache
@@ -51,8 +51,8 @@ def _library() -> ctypes.CDLL | OSError:
     return library
 
 
-def why_not() -> str | None:
-    """Why the native kernels cannot be used here; None if they can."""
+def unavailable_reason() -> str | None:
+    """Why the native kernels are unavailable; None if they are not."""
     library = _library()
     return str(library) if isinstance(library, OSError) else None
 
@@ -77,10 +77,10 @@ def isa() -> str:
     return isas()[-1 if _isa is None else _isa]
 
 
-def forward(x: Tensor, params: Sequence[Tensor], view: View, bias: Tensor | None = None) -> Tensor:
+def forward(x: Tensor, params: Parameters, view: ChannelView, bias: Tensor | None = None) -> Tensor:
     """SReLU of the dense tensor ``x``; ``bias`` is None, as ADDS_BIAS says."""
     y = torch.empty_like(x)
-    # `native` must live until the call returns: the C side sees only its addresses.
+    # `native` must live until the call returns: C gets only its addresses.
     native = _in_dtype(params, compute_dtype(x))
     _call("srelu_forward", x, x.data_ptr(), y.data_ptr(), _addresses(native), *view)
     return y
@@ -89,8 +89,8 @@ def forward(x: Tensor, params: Sequence[Tensor], view: View, bias: Tensor | None
 def backward(
     grad: Tensor,
     x: Tensor,
-    params: Sequence[Tensor],
-    view: View,
+    params: Parameters,
+    view: ChannelView,
     need_input: bool,
     need_params: bool,
     bias: Tensor | None = None,
@@ -114,7 +114,7 @@ def backward(
 
 
 class PreparedCpuCall(PreparedCall):
-    """A `PreparedCall` for kernels of the CPU.
+    """A `PreparedCall` for the native kernels.
 
     Args:
         x: A dense tensor of the signature.
@@ -122,7 +122,9 @@ class PreparedCpuCall(PreparedCall):
         view: Of ``x``.
     """
 
-    def __init__(self, x: Tensor, params: Parameters, view: View) -> None:
+    def __init__(
+        self, x: Tensor, params: Parameters, view: ChannelView, _bias: Tensor | None
+    ) -> None:
         super().__init__(x, params)
         self._view = view
 
@@ -135,26 +137,23 @@ class PreparedCpuCall(PreparedCall):
         a_l: Tensor,
         _bias: Tensor | None = None,
     ) -> Tensor:
-        return forward(x, (t_r, a_r, t_l, a_l), self._view)
+        return forward(x, Parameters(t_r, a_r, t_l, a_l), self._view)
 
     def backward(self, grad: Tensor, x: Tensor, *params: Tensor) -> tuple[Tensor, ...]:
         """The gradients of ``x`` and of its four parameters."""
-        grad_x, rows = backward(grad, x, params, self._view, True, True)
+        grad_x, rows = backward(grad, x, Parameters(*params), self._view, True, True)
         assert grad_x is not None
         assert rows is not None
         return grad_x, *rows.unbind()
 
 
-def prepare(x: Tensor, params: Parameters, view: View, bias: Tensor | None) -> PreparedCpuCall:
-    """A prepared call of tensors like these."""
-    return PreparedCpuCall(x, params, view)
+prepare = PreparedCpuCall  # as every backend names it
 
 
 def _call(function: str, x: Tensor, *arguments) -> None:
     library = _library()
     assert not isinstance(library, OSError), library
-    chosen = len(isas()) - 1 if _isa is None else _isa
-    head = (chosen, DTYPES[x.dtype], torch.get_num_threads())
+    head = (ISAS.index(isa()), DTYPES[x.dtype], torch.get_num_threads())
     if getattr(library, function)(*head, *arguments) != 0:
         raise MemoryError("SReLU on the CPU: no memory left for its table of parameters")
 

@@ -1,9 +1,8 @@
-"""What torch.compile's Inductor makes of SReLU's backward pass on a GPU.
+"""Inductor patterns that fuse SReLU's backward operator with its neighbours in the graph.
 
-It stays one operator, which sums faster than generated code (docs/speed.md), and takes over what
-stands beside it in the graph: gradients of two users of an output, as in a residual network, are
-added in its kernel, and so are the two sums that a batch normalisation before SReLU needs. The
-output of that normalisation is not kept if it can be recomputed.
+It stays one operator, which reduces faster than generated code (docs/speed.md). Its kernel also
+adds the gradients of two users of an output, as in a residual network, and computes the two sums
+that a batch normalisation before SReLU needs, whose output is recomputed instead of saved.
 
 Inductor's cache on disk does not depend on this file: after a change of it, clear the cache.
 """
@@ -20,13 +19,13 @@ from torch import Tensor
 from torch.fx import Node
 
 from ... import _torch_compat
-from .inductor_batch_norm import find_norm, value
+from .inductor_batch_norm import find_batch_norm, value
 
 
 def register() -> None:
-    """Registers the pattern, if the compiler is loaded; called whenever SReLU is traced.
+    """Registers the pattern if Inductor is loaded; called whenever SReLU is traced.
 
-    The compiler is not imported for it: other backends of torch.compile do without.
+    Inductor is not imported for it: other backends of torch.compile do not need it.
     """
     if _torch_compat.inductor_is_loaded():
         _register()
@@ -47,20 +46,20 @@ def _register() -> None:
 
 
 def _fuse_backward(match: Any, grad: Node, x: Node, *arguments: Any) -> None:
-    """Replaces the backward operator by the one that computes its neighbours as well."""
+    """Replaces a call of the backward operator by one of the fused operator."""
     call, (*params, dim, need_input, need_params) = match.output_node(), arguments[:7]
     biased = any(argument is not None for argument in arguments[7:8])
     if biased or not (need_input and _has_fused_kernel(value(x))):
         return
     grads = grad.args if _is_sum_of_two_in_memory(grad) else (grad, None)
-    norm = find_norm(call, x, params[0], dim)
+    norm = find_batch_norm(call, x, params[0], dim)
     if norm is None and grads[1] is None:
         return
     fields = [None] * 5 if norm is None else norm.write_before(call)
-    kept = x if norm is None or norm.made is None else None
-    _call_fused(call, (*grads, kept, *params, dim, need_params, *fields), value(grad))
+    saved = x if norm is None or norm.recomputed is None else None
+    _call_fused(call, (*grads, saved, *params, dim, need_params, *fields), value(grad))
     if norm is not None:
-        norm.take_sums(call)
+        norm.replace_sums(call)
 
 
 def _has_fused_kernel(x: Tensor) -> bool:
@@ -68,34 +67,34 @@ def _has_fused_kernel(x: Tensor) -> bool:
 
 
 def _call_fused(call: Node, arguments: tuple[Any, ...], grad: Tensor) -> None:
-    """Makes ``call`` one of the operator for all of this; ``grad`` is the gradient as a whole."""
+    """Makes ``call`` one of the fused operator; ``grad`` is the sum of both gradients."""
     call.target = torch.ops.torch_srelu.srelu_backward_fused.default
     call.args = arguments
     values = tuple(value(a) if isinstance(a, Node) else a for a in arguments)
     with value(call)[0].fake_mode:
         call.meta["val"] = call.target(*values)
-    if "eager_input_vals" in call.meta:  # which layouts it gets: both parts that of the whole
+    if "eager_input_vals" in call.meta:  # which layouts it gets: both gradients that of their sum
         second_grad = None if values[1] is None else grad
         call.meta["eager_input_vals"] = ((grad, second_grad, *values[2:]), {})
 
 
 def _is_sum_of_two_in_memory(grad: Node) -> bool:
-    """Whether a gradient is made, for one user, of two of its own kind that lie in memory anyway.
+    """Whether a gradient with one user is the sum of two that are materialised in any case.
 
-    A part that the compiler makes itself is best added there, before it is written.
+    What Inductor generates code for is best added there, before it is written.
     """
     if grad.target is not torch.ops.aten.add.Tensor or grad.kwargs or len(grad.users) > 1:
         return False
-    parts = [p for p in grad.args if isinstance(p, Node) and _is_in_memory(p)]
-    values, whole = [value(p) for p in parts], value(grad)
-    return len([v for v in values if v.dtype == whole.dtype and v.shape == whole.shape]) == 2
+    terms = [value(t) for t in grad.args if isinstance(t, Node) and _is_in_memory(t)]
+    total = value(grad)
+    return len([t for t in terms if t.dtype == total.dtype and t.shape == total.shape]) == 2
 
 
 def _is_in_memory(node: Node) -> bool:
-    """Whether it comes from elsewhere, or of what is no loop of the compiler's own."""
+    """Whether it is an input of the graph or the result of a kernel not generated by Inductor."""
     while node.target in _VIEWS and isinstance(node.args[0], Node):
         node = node.args[0]
-    # Convolutions' gradients and our own are members of tuples.
+    # Gradients of convolutions and of SReLU are members of tuples.
     return node.op == "placeholder" or node.target is operator.getitem or node.target in _PRODUCTS
 
 

@@ -1,4 +1,4 @@
-"""The CUDA backend on the host: which launches make up a forward and a backward pass.
+"""The Triton backend: launches of the forward and the backward kernels.
 
 Kernels are in `triton_forward_kernels` and `triton_backward_kernels`, grids and block sizes in
 `triton_tiling`.
@@ -17,19 +17,19 @@ from torch import Tensor
 
 from ..arguments import Parameters
 from ..call_cache import PreparedCall
-from ..layout import View
+from ..layout import ChannelView
 from ..reference import compute_dtype
 from . import triton_backward_kernels as backward_kernels
-from . import triton_forward_kernels as kernels
+from . import triton_forward_kernels as forward_kernels
 from .triton_launch import Launch
 from .triton_tiling import (
-    MOST_COLUMNS,
-    ceil,
-    cut_backward,
-    cut_forward,
+    MAX_COLUMNS,
+    backward_tiling,
+    cdiv,
+    forward_tiling,
     grid,
     is_runs,
-    power_of_two,
+    next_power_of_2,
 )
 
 ADDS_BIAS = True  # its kernels compute SReLU of x + bias
@@ -38,12 +38,12 @@ FUSES_BACKWARD = True  # they add two gradients, and compute the sums of a `Batc
 NO_OUT = (None,) * len(backward_kernels.OUT)
 NO_NORM = (None,) * len(backward_kernels.NORM)
 FORWARD = {
-    "runs": kernels.forward_runs,
-    "spans": kernels.forward_spans,
-    "rows": kernels.forward_rows,
-    "columns": kernels.forward_columns,
+    "runs": forward_kernels.forward_runs,
+    "spans": forward_kernels.forward_spans,
+    "rows": forward_kernels.forward_rows,
+    "columns": forward_kernels.forward_columns,
 }
-BACKWARD = {  # with `Backward.fused` and `Backward.out`
+BACKWARD = {  # with `BackwardLaunches.fused` and `BackwardLaunches.out`
     "runs": (backward_kernels.backward_runs, 1, len(NO_OUT)),
     "rows": (backward_kernels.backward_rows, 1, 0),
     "columns": (backward_kernels.backward_columns, 1 + len(NO_NORM), 0),
@@ -51,26 +51,26 @@ BACKWARD = {  # with `Backward.fused` and `Backward.out`
 
 
 @functools.lru_cache(maxsize=4096)
-def _forward_launch(view: View, dtype: torch.dtype) -> Launch:
-    how = cut_forward(view, dtype)
+def _forward_launch(view: ChannelView, dtype: torch.dtype) -> Launch:
+    tiling = forward_tiling(view, dtype)
     meta: dict[str, Any] = {"COMPUTE": _compute(dtype)}
-    if how.way == "columns":
-        meta["ALIGNED"] = view.inner == 1 and view.channels % how.meta["VECTOR"] == 0
-    meta |= how.meta
-    programs = grid(how)
-    # Programs beyond the last step are to find that nothing of the tensor is left.
-    meta["EVEN"] &= math.prod(programs) == how.groups * how.steps
-    return Launch(FORWARD[how.way], programs, how.sizes, meta)
+    if tiling.pattern == "columns":
+        meta["ALIGNED"] = view.inner == 1 and view.channels % tiling.meta["VECTOR"] == 0
+    meta |= tiling.meta
+    programs = grid(tiling)
+    # Programs beyond the last step need the mask.
+    meta["EVEN"] &= math.prod(programs) == tiling.groups * tiling.steps
+    return Launch(FORWARD[tiling.pattern], programs, tiling.sizes, meta)
 
 
-class Backward(NamedTuple):
-    """The kernel, and where it cannot finish the job the shape of its sums and a second kernel."""
+class BackwardLaunches(NamedTuple):
+    """The two launches of a backward pass; only one with a single split or without sums."""
 
     first: Launch
-    fused: int  # how many tensors the first takes beside a gradient, an input and its channels'
-    out: int  # how many gradients of parameters the first could write itself
-    sums: tuple[int, int]
-    second: Launch | None
+    fused: int  # optional tensors of the first kernel: the second gradient, a `BatchNormInput`
+    out: int  # gradients of parameters that the first kernel could write itself
+    sums: tuple[int, int]  # the shape of its partial sums
+    second: Launch | None  # adds these
 
     def __call__(
         self,
@@ -98,16 +98,16 @@ class Backward(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def _backward_launch(
-    view: View,
+    view: ChannelView,
     dtype: torch.dtype,
     need_input: bool,
     need_params: bool,
-    input_sums: int,  # of the input's gradient: 1 for a bias, 2 for a norm
-    tensors: int = 2,  # that are read: the gradient, its second part, the input, a norm's
-) -> Backward:
-    how = cut_backward(view, dtype, tensors, norm=input_sums == 2)
+    input_sums: int,  # sums of the input's gradient: 1 for a bias, 2 for a norm
+    tensors: int = 2,  # that are read: the gradient, a second one, the input, a norm's
+) -> BackwardLaunches:
+    tiling = backward_tiling(view, dtype, tensors, norm=input_sums == 2)
     planes = 4 * need_params + input_sums
-    alone = how.way == "runs" and how.splits == 1
+    single_split = tiling.pattern == "runs" and tiling.splits == 1
     compute = _compute(dtype)
     meta = {
         "INPUT": need_input,
@@ -115,31 +115,32 @@ def _backward_launch(
         "INPUT_SUMS": input_sums,
         "COMPUTE": compute,
     }
-    if how.way == "runs":
-        meta["ALONE"] = alone
-    kernel, fused, out = BACKWARD[how.way]
-    sizes = (*how.sizes, how.steps, how.splits)
-    first = Launch(kernel, grid(how), sizes, {**meta, **how.meta})
-    if alone or not planes:
-        return Backward(first, fused, out, (0, 0), None)
+    if tiling.pattern == "runs":
+        meta["SINGLE_SPLIT"] = single_split
+    kernel, fused, out = BACKWARD[tiling.pattern]
+    sizes = (*tiling.sizes, tiling.steps, tiling.splits)
+    first = Launch(kernel, grid(tiling), sizes, {**meta, **tiling.meta})
+    if single_split or not planes:
+        return BackwardLaunches(first, fused, out, (0, 0), None)
     channels = view.channels
-    splits = how.sums // (channels * how.beside)
-    # Few channels and many parts to a program: all of them are under way at once.
-    width = min(8, power_of_two(channels))
-    at_once = min(4096, power_of_two(splits * how.beside))
+    splits = tiling.partial_sums // (channels * tiling.adjacent_sums)
+    # Few channels and many partial sums to a program: all of their loads are in flight at once.
+    width = min(8, next_power_of_2(channels))
+    block = min(4096, next_power_of_2(splits * tiling.adjacent_sums))
     meta = {"PARAMS": need_params, "INPUT_SUMS": input_sums, "COMPUTE": compute}
-    meta |= {"PARTS": at_once, "CHANNELS": width}
-    warps = 4 if at_once <= 512 else 8 if at_once <= 2048 else 16
-    meta["num_warps"] = warps
-    programs = (ceil(channels, width), planes, 1)
-    second = Launch(backward_kernels.finish, programs, (splits, channels, how.beside), meta)
-    return Backward(first, fused, out, (planes, how.sums), second)
+    meta |= {"PARTS": block, "CHANNELS": width}
+    meta["num_warps"] = 4 if block <= 512 else 8 if block <= 2048 else 16
+    programs = (cdiv(channels, width), planes, 1)
+    second = Launch(
+        backward_kernels.finish, programs, (splits, channels, tiling.adjacent_sums), meta
+    )
+    return BackwardLaunches(first, fused, out, (planes, tiling.partial_sums), second)
 
 
-def forward(x: Tensor, params: Sequence[Tensor], view: View, bias: Tensor | None = None) -> Tensor:
+def forward(x: Tensor, params: Parameters, view: ChannelView, bias: Tensor | None = None) -> Tensor:
     """SReLU of the dense tensor ``x``, or of ``x + bias``."""
     y = torch.empty_like(x)
-    params, bias = _packed(params, bias)
+    params, bias = _contiguous(params, bias)
     _forward_launch(view, x.dtype)(_key(x, params, bias), x, y, *params, bias)
     return y
 
@@ -147,20 +148,20 @@ def forward(x: Tensor, params: Sequence[Tensor], view: View, bias: Tensor | None
 def backward(
     grad: Tensor,
     x: Tensor,
-    params: Sequence[Tensor],
-    view: View,
+    params: Parameters,
+    view: ChannelView,
     need_input: bool,
     need_params: bool,
     bias: Tensor | None = None,
     need_bias: bool = False,
     second_grad: Tensor | None = None,
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Gradients of the dense ``x`` (``grad`` has its layout) and of what belongs to channels.
+    """Gradients of the dense ``x`` (``grad`` has its layout), the parameters and the bias.
 
-    These are rows of one tensor, as far as they are needed: the four parameters, then the bias.
-    ``second_grad``, laid out like ``grad``, is added to it.
+    The latter are rows of one tensor, as far as they are needed: four parameters, then the bias.
+    ``second_grad``, in the same layout, is added to ``grad``.
     """
-    params, bias = _packed(params, bias)
+    params, bias = _contiguous(params, bias)
     tensors = 2 if second_grad is None else 3
     needs = (need_input, need_params, int(need_bias))
     launch = _backward_launch(view, x.dtype, *needs, tensors)
@@ -172,38 +173,38 @@ def backward(
     return launch(_key(x, params, bias), grad, x, params, bias, need_input, out, second_grad), rows
 
 
-def fuses_batch_norm(view: View) -> bool:
-    """Whether `backward_with_batch_norm` serves such tensors: the backward pass takes columns."""
-    return not is_runs(view) and view.channels * view.inner < MOST_COLUMNS
+def fuses_batch_norm(view: ChannelView) -> bool:
+    """Whether `backward_with_batch_norm` takes such tensors: those whose tiling is columns."""
+    return not is_runs(view) and view.channels * view.inner < MAX_COLUMNS
 
 
 def backward_with_batch_norm(
     grad: Tensor,
     second_grad: Tensor | None,
     x: Tensor,
-    params: Sequence[Tensor],
-    view: View,
+    params: Parameters,
+    view: ChannelView,
     need_params: bool,
     norm: Sequence[Tensor | None],
 ) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Like `backward`, with the moments of a `BatchNormInput`.
+    """`backward`, and the sums of a `BatchNormInput`.
 
-    ``norm`` is what `backward_kernels.NORM` names. With a scale, ``x`` is what was normalised.
+    ``norm`` is what `backward_kernels.NORM` names. With a scale, ``x`` is the norm's input ``z``.
     """
-    params, _ = _packed(params, None)
+    params, _ = _contiguous(params, None)
     tensors = 2 + sum(t is not None for t in (second_grad, norm[0]))
     launch = _backward_launch(view, x.dtype, True, need_params, 2, tensors)
     empty = functools.partial(x.new_empty, dtype=compute_dtype(x))
-    moments, rows = empty((2, view.channels)), None
+    sums, rows = empty((2, view.channels)), None
     out = NO_OUT[:4]
     if need_params:
         rows = empty((4, view.channels))
         out = rows.unbind()
-    # Which tensors there are decides what is compiled.
+    # Which tensors are None decides what Triton compiles.
     key = (*_key(x, params, None), second_grad is None, *(t is None for t in norm))
-    grad_x = launch(key, grad, x, params, None, True, (*out, moments), second_grad, norm)
+    grad_x = launch(key, grad, x, params, None, True, (*out, sums), second_grad, norm)
     assert grad_x is not None
-    return grad_x, rows, moments
+    return grad_x, rows, sums
 
 
 class PreparedTritonCall(PreparedCall):
@@ -216,7 +217,9 @@ class PreparedTritonCall(PreparedCall):
         bias: As long as the parameters, contiguous; None if calls of this signature have none.
     """
 
-    def __init__(self, x: Tensor, params: Parameters, view: View, bias: Tensor | None) -> None:
+    def __init__(
+        self, x: Tensor, params: Parameters, view: ChannelView, bias: Tensor | None
+    ) -> None:
         super().__init__(x, params)
         self._key = _key(x, params, bias)
         self._forward = _forward_launch(view, x.dtype)
@@ -249,24 +252,20 @@ class PreparedTritonCall(PreparedCall):
         return grad_x, *grads
 
 
-def prepare(x: Tensor, params: Parameters, view: View, bias: Tensor | None) -> PreparedTritonCall:
-    """A prepared call of tensors like these."""
-    return PreparedTritonCall(x, params, view, bias)
+prepare = PreparedTritonCall  # as every backend names it
 
 
 def _compute(dtype: torch.dtype) -> tl.dtype:
     return tl.float64 if dtype == torch.float64 else tl.float32
 
 
-def _packed(
-    params: Sequence[Tensor], bias: Tensor | None
-) -> tuple[Sequence[Tensor], Tensor | None]:
+def _contiguous(params: Parameters, bias: Tensor | None) -> tuple[Parameters, Tensor | None]:
     if bias is not None:
         bias = bias.contiguous()
     t_r, a_r, t_l, a_l = params
     if t_r.is_contiguous() and a_r.is_contiguous() and t_l.is_contiguous() and a_l.is_contiguous():
         return params, bias
-    return [p.contiguous() for p in params], bias
+    return Parameters(*(p.contiguous() for p in params)), bias
 
 
 def _key(x: Tensor, params: Sequence[Tensor], bias: Tensor | None) -> tuple:

@@ -1,17 +1,17 @@
-"""The CUDA execution, device side: Triton kernels of the fused backward pass.
+"""The Triton kernels of SReLU's fused backward pass.
 
-One kernel for each way in which programs share a tensor's channels (`triton_memory`): a program
-sees one channel (runs), vectors of one channel in many rows (rows), or columns.
+One kernel for each access pattern (`triton_memory`): a program reduces one channel (runs), vectors
+of one channel in many rows (rows), or columns.
 
-The gradient that comes in may be given as two parts, whose sum is never stored, and a
-normalisation before SReLU may be fused (`BatchNormInput`), of columns only. The backward
-writes the input gradient and, in the same pass, sums four numbers for every channel:
+A kernel writes the input gradient and, in the same pass, reduces four values of every channel:
 g and g (x - t) over the right and over the left tail; a bias adds the sum of the input gradient, a
-normalisation that and another one (INPUT_SUMS).
-Each program keeps its sums in registers and writes one partial result; a second, small kernel adds
-these in a fixed order. No atomics: the same input gives the same bits. Where one program sees all
-of a channel, it finishes the job itself. The backward goes through a tensor from its end: what the
-kernels before it wrote or read last may still be in the cache.
+batch normalisation that and another one (INPUT_SUMS). The gradient may come as two tensors, whose
+sum is never stored; a batch normalisation before SReLU (`BatchNormInput`) is fused for columns.
+
+The reduction has two stages and no atomics, so the same input gives the same bits: each program
+accumulates in registers and writes partial sums, which a second, small kernel adds in a fixed
+order. With a single split, one program reduces all of a channel and writes its gradients itself.
+Programs go through a tensor from its end: what the kernel before wrote last may still be in L2.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from .triton_memory import (
     read_rows,
     read_tiles,
     row_tile,
-    run_lanes,
+    run_tile,
     write,
 )
 
 # Gradients of parameters: rows of one tensor may begin anywhere.
 OUT = ["t_r_out", "a_r_out", "t_l_out", "a_l_out", "bias_out"]
-# `BatchNormInput`. With a scale, x stands for z, and beside it is the residual; else z is beside x.
-NORM = ["beside_ptr", "mean_ptr", "scale_ptr", "shift_ptr"]
+# `BatchNormInput`. With a scale, x_ptr is z and the first of these the residual; else it is z.
+NORM = ["z_or_residual_ptr", "mean_ptr", "scale_ptr", "shift_ptr"]
 
 
 @triton.jit
@@ -46,7 +46,7 @@ def _slope(x, t_r, a_r, t_l, a_l):
 
 @triton.jit
 def _tails(g, x, t_r, t_l):
-    """What is summed of every element: g and g (x - t) in the right tail, and in the left one."""
+    """The terms of an element: g and g (x - t) in the right tail, and in the left one."""
     right, left = tl.where(x >= t_r, g, 0.0), tl.where(x <= t_l, g, 0.0)
     # max and min change nothing in their tail; outside they keep NaN and inf from 0 * inf
     return right, right * tl.maximum(x - t_r, 0.0), left, left * tl.minimum(x - t_l, 0.0)
@@ -62,11 +62,11 @@ def _write_sums(sums_ptr, at, plane, mask, right0, right1, left0, left1):
 
 @triton.jit(do_not_specialize_on_alignment=OUT)
 def backward_runs(
-    g_ptr, x_ptr, gx_ptr, sums_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, more_ptr,
+    g_ptr, x_ptr, gx_ptr, sums_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, second_grad_ptr,
     t_r_out, a_r_out, t_l_out, a_l_out, bias_out,
     outer, channels, inner, segments, steps, splits,
     INPUT: tl.constexpr, PARAMS: tl.constexpr, INPUT_SUMS: tl.constexpr, COMPUTE: tl.constexpr,
-    ALONE: tl.constexpr, REPEAT: tl.constexpr, ROWS: tl.constexpr,
+    SINGLE_SPLIT: tl.constexpr, REPEAT: tl.constexpr, ROWS: tl.constexpr,
     BLOCK: tl.constexpr, VECTOR: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     c, split = program()
@@ -74,16 +74,16 @@ def backward_runs(
     t_r, a_r, t_l, a_l, bias = load_params(
         t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, c, True, COMPUTE
     )
-    # A thread keeps one sum of each kind: what it reads at once is added up first.
+    # A thread keeps one accumulator of each kind: what it loads at once is added up first.
     zeros = tl.zeros((ROWS * (BLOCK // VECTOR),), dtype=COMPUTE)
     right0, right1, left0, left1, input0 = zeros, zeros, zeros, zeros, zeros
     for step in range(split, steps, splits):
-        start, offsets, mask = run_lanes(
+        start, offsets, mask = run_tile(
             steps - 1 - step, c, outer, channels, inner, segments, REPEAT, ROWS, BLOCK, VECTOR
         )
         g = read(g_ptr + start + offsets, mask, EVEN).to(COMPUTE)
-        if more_ptr is not None:
-            g += read(more_ptr + start + offsets, mask, EVEN).to(COMPUTE)
+        if second_grad_ptr is not None:
+            g += read(second_grad_ptr + start + offsets, mask, EVEN).to(COMPUTE)
         stored = read(x_ptr + start + offsets, mask, EVEN)
         x = biased(stored, bias, bias_ptr, COMPUTE)
         gx = g * _slope(x, t_r, a_r, t_l, a_l)
@@ -97,7 +97,7 @@ def backward_runs(
             left1 += tl.sum(tl.sum(l1, 2), 0)
         if INPUT_SUMS:
             input0 += tl.sum(tl.sum(gx, 2), 0)
-    if ALONE:  # this program has seen all of the channel: these are the gradients
+    if SINGLE_SPLIT:  # this program has reduced all of the channel: these are the gradients
         if PARAMS:
             tl.store(t_r_out + c, tl.sum(right0) * (1 - a_r))
             tl.store(a_r_out + c, tl.sum(right1))
@@ -119,33 +119,35 @@ def backward_runs(
 
 @triton.jit
 def backward_rows(
-    g_ptr, x_ptr, gx_ptr, sums_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, more_ptr,
-    outer, lanes, per_run, steps, splits,
+    g_ptr, x_ptr, gx_ptr, sums_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, second_grad_ptr,
+    outer, vectors, per_run, steps, splits,
     INPUT: tl.constexpr, PARAMS: tl.constexpr, INPUT_SUMS: tl.constexpr, COMPUTE: tl.constexpr,
-    ROWS: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
+    ROWS: tl.constexpr, VECTORS: tl.constexpr, VECTOR: tl.constexpr,
     EVEN: tl.constexpr,
 ):  # fmt: skip
     block, split = program()
-    lane = block * LANES + tl.arange(0, LANES)
-    there = lane < lanes
+    vector = block * VECTORS + tl.arange(0, VECTORS)
+    in_row = vector < vectors
     t_r, a_r, t_l, a_l, bias = load_params(
-        t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, lane // per_run, there, COMPUTE
+        t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, vector // per_run, in_row, COMPUTE
     )
     t_r, a_r, t_l, a_l, bias = t_r[:, None], a_r[:, None], t_l[:, None], a_l[:, None], bias[:, None]
-    # A thread keeps one sum of each kind for a vector, which is of one channel.
-    zeros = tl.zeros((LANES,), dtype=COMPUTE)
+    # A thread keeps one accumulator of each kind for a vector, which is of one channel.
+    zeros = tl.zeros((VECTORS,), dtype=COMPUTE)
     right0, right1, left0, left1, input0 = zeros, zeros, zeros, zeros, zeros
     for passed in range(split, steps, splits):
         step = steps - 1 - passed
-        gs = read_rows(g_ptr, step, lane, there, outer, lanes, ROWS, VECTOR, EVEN)
-        xs = read_rows(x_ptr, step, lane, there, outer, lanes, ROWS, VECTOR, EVEN)
-        if more_ptr is not None:
-            ms = read_rows(more_ptr, step, lane, there, outer, lanes, ROWS, VECTOR, EVEN)
+        gs = read_rows(g_ptr, step, vector, in_row, outer, vectors, ROWS, VECTOR, EVEN)
+        xs = read_rows(x_ptr, step, vector, in_row, outer, vectors, ROWS, VECTOR, EVEN)
+        if second_grad_ptr is not None:
+            seconds = read_rows(
+                second_grad_ptr, step, vector, in_row, outer, vectors, ROWS, VECTOR, EVEN
+            )
         for i in tl.static_range(ROWS):
-            start, offsets, mask = row_tile(step, i, lane, there, outer, lanes, ROWS, VECTOR)
+            start, offsets, mask = row_tile(step, i, vector, in_row, outer, vectors, ROWS, VECTOR)
             g, x = gs[i].to(COMPUTE), biased(xs[i], bias, bias_ptr, COMPUTE)
-            if more_ptr is not None:
-                g += ms[i].to(COMPUTE)
+            if second_grad_ptr is not None:
+                g += seconds[i].to(COMPUTE)
             gx = g * _slope(x, t_r, a_r, t_l, a_l)
             if INPUT:
                 write(gx_ptr + start + offsets, gx.to(xs[i].dtype), mask, EVEN)
@@ -157,18 +159,18 @@ def backward_rows(
                 left1 += tl.sum(l1, 1)
             if INPUT_SUMS:
                 input0 += tl.sum(gx, 1)
-    plane = tl.zeros((), tl.int64) + splits * lanes  # sums: (planes, splits, lanes)
-    at = split * lanes + lane
+    plane = tl.zeros((), tl.int64) + splits * vectors  # sums: (planes, splits, vectors)
+    at = split * vectors + vector
     if PARAMS:
-        _write_sums(sums_ptr, at, plane, there, right0, right1, left0, left1)
+        _write_sums(sums_ptr, at, plane, in_row, right0, right1, left0, left1)
     if INPUT_SUMS:  # the last plane
-        tl.store(sums_ptr + PARAMS * 4 * plane + at, input0, mask=there)
+        tl.store(sums_ptr + PARAMS * 4 * plane + at, input0, mask=in_row)
 
 
 @triton.jit
 def backward_columns(
-    g_ptr, x_ptr, gx_ptr, sums_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, more_ptr,
-    beside_ptr, mean_ptr, scale_ptr, shift_ptr,
+    g_ptr, x_ptr, gx_ptr, sums_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, second_grad_ptr,
+    z_or_residual_ptr, mean_ptr, scale_ptr, shift_ptr,
     total, columns, period, inner, steps, splits,
     INPUT: tl.constexpr, PARAMS: tl.constexpr, INPUT_SUMS: tl.constexpr, COMPUTE: tl.constexpr,
     REPEAT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
@@ -190,24 +192,28 @@ def backward_columns(
     last = steps - 1 - split
     next_g = read_tiles(g_ptr, last, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
     next_x = read_tiles(x_ptr, last, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
-    if more_ptr is not None:
-        next_m = read_tiles(more_ptr, last, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
-    if beside_ptr is not None:
-        next_b = read_tiles(beside_ptr, last, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
+    if second_grad_ptr is not None:
+        next_second = read_tiles(
+            second_grad_ptr, last, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN
+        )
+    if z_or_residual_ptr is not None:
+        next_other = read_tiles(
+            z_or_residual_ptr, last, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN
+        )
     for passed in range(split, steps, splits):
         step = steps - 1 - passed
         gs, xs, after = next_g, next_x, step - splits
         next_g = read_tiles(g_ptr, after, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
         next_x = read_tiles(x_ptr, after, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN)
-        if more_ptr is not None:
-            ms = next_m
-            next_m = read_tiles(
-                more_ptr, after, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN
+        if second_grad_ptr is not None:
+            seconds = next_second
+            next_second = read_tiles(
+                second_grad_ptr, after, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN
             )
-        if beside_ptr is not None:
-            bs = next_b
-            next_b = read_tiles(
-                beside_ptr, after, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN
+        if z_or_residual_ptr is not None:
+            others = next_other
+            next_other = read_tiles(
+                z_or_residual_ptr, after, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN
             )
         for i in tl.static_range(REPEAT):
             start, offsets, mask = column_tile(step, i, total, columns, k, in_row, REPEAT, ROWS)
@@ -215,17 +221,17 @@ def backward_columns(
             if scale_ptr is not None:  # x as it was normalised and stored
                 centred = x - mean
                 x = (centred * scale + shift).to(xs[i].dtype).to(COMPUTE)
-                if beside_ptr is not None:
-                    x = (x + bs[i].to(COMPUTE)).to(xs[i].dtype).to(COMPUTE)
-            elif beside_ptr is not None:
-                centred = bs[i].to(COMPUTE) - mean
-            if more_ptr is not None:
-                g += ms[i].to(COMPUTE)
+                if z_or_residual_ptr is not None:
+                    x = (x + others[i].to(COMPUTE)).to(xs[i].dtype).to(COMPUTE)
+            elif z_or_residual_ptr is not None:
+                centred = others[i].to(COMPUTE) - mean
+            if second_grad_ptr is not None:
+                g += seconds[i].to(COMPUTE)
             gx = g * _slope(x, t_r, a_r, t_l, a_l)
             if INPUT:
                 write(gx_ptr + start + offsets, gx.to(xs[i].dtype), mask, EVEN)
             if PARAMS:
-                # Written so, each is one instruction that is skipped outside of its tail.
+                # Written so, each is one predicated instruction.
                 right, left = x >= t_r, x <= t_l
                 right0 = tl.where(right, right0 + g, right0)
                 right1 = tl.where(right, right1 + g * (x - t_r), right1)
@@ -242,7 +248,7 @@ def backward_columns(
             sums_ptr, at, plane, in_row,
             tl.sum(right0, 0), tl.sum(right1, 0), tl.sum(left0, 0), tl.sum(left1, 0),
         )  # fmt: skip
-    if INPUT_SUMS:  # behind those of the parameters
+    if INPUT_SUMS:  # after those of the parameters
         tl.store(sums_ptr + PARAMS * 4 * plane + at, tl.sum(input0, 0), mask=in_row)
     if mean_ptr is not None:
         tl.store(sums_ptr + (PARAMS * 4 + 1) * plane + at, tl.sum(input1, 0), mask=in_row)
@@ -282,6 +288,6 @@ def finish(
             tl.store(t_l_out + c, grad, mask=real)
         elif which == 3:
             tl.store(a_l_out + c, grad, mask=real)
-    if INPUT_SUMS:  # noqa: SIM102  # of the two conditions this one is known when it is compiled
+    if INPUT_SUMS:  # noqa: SIM102  # of the two conditions this one is a constexpr
         if which >= PARAMS * 4:  # one row, or two
             tl.store(bias_out + (which - PARAMS * 4) * channels + c, grad, mask=real)

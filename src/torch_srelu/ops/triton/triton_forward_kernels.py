@@ -1,15 +1,13 @@
-"""The CUDA execution, device side: Triton kernels, the function and the forward pass.
+"""The Triton kernels of SReLU's forward pass, and SReLU as a device function.
 
-One kernel for each way in which programs go through memory: runs, spans, rows and columns
-(`triton_tiles`). Parameters are loaded once for a vector of a run, for a tile of one channel or
-two, for the vectors of several rows that lie below each other, or for the columns, and are asked
-for with the input: a program waits for memory once, where it has two channels twice.
+One kernel for each access pattern: runs, spans, rows and columns (`triton_memory`). Parameters are
+loaded once for a vector of a run, for a tile of one channel or two, for the vectors at one offset
+in several rows, or for the columns. Their loads are issued with those of the input: a program waits
+for memory once, and once more where it has two channels.
 
-With a bias, all of this is done for x + bias, which is never stored.
+With a bias, all of this is computed for x + bias, which is never stored.
 
-The backward pass is in `triton_backward_kernels`.
-
-Slow where: short runs of odd length, where a thread's neighbours are not of one channel.
+Slow for short runs of odd length, whose elements a thread cannot load as a vector.
 """
 
 from __future__ import annotations
@@ -25,8 +23,8 @@ from .triton_memory import (
     read,
     read_rows,
     row_tile,
-    span,
-    vectors,
+    span_tile,
+    vector_tile,
     write,
 )
 
@@ -42,7 +40,7 @@ def load_params(
     a_r = tl.load(a_r_ptr + c, mask=mask, other=0).to(COMPUTE)
     t_l = tl.load(t_l_ptr + c, mask=mask, other=0).to(COMPUTE)
     a_l = tl.load(a_l_ptr + c, mask=mask, other=0).to(COMPUTE)
-    bias = t_r  # stands for a bias where there is none; `biased` does not look at it
+    bias = t_r  # a placeholder where there is none; `biased` does not use it
     if bias_ptr is not None:  # as torch would add it: in the dtype of x
         bias = tl.load(bias_ptr + c, mask=mask, other=0).to(x_ptr.dtype.element_ty).to(COMPUTE)
     return t_r, a_r, t_l, a_l, bias
@@ -59,7 +57,7 @@ def biased(stored, bias, bias_ptr, COMPUTE: tl.constexpr):
 
 @triton.jit
 def _pieces(t_r, a_r, t_l, a_l):
-    """The three lines of SReLU and where they meet; it depends on the channel alone.
+    """The three linear pieces of a channel's SReLU and their breakpoints.
 
     Between the thresholds is the identity, or, where they have crossed, the line of both tails.
     """
@@ -70,8 +68,8 @@ def _pieces(t_r, a_r, t_l, a_l):
     lower = tl.where(a_r == 1, t_l, lower)
     slope = tl.where(crossed, a_l + (a_r - 1), 1.0)
     intercept = tl.where(crossed, i_r + i_l, 0.0)
-    # A flat tail is flat at infinity too, where 0 * inf would be NaN: there, the input may as well
-    # be the threshold.
+    # A flat tail is flat at infinity too, where 0 * inf would be NaN: the input is clamped to
+    # the threshold.
     inf: tl.constexpr = float("inf")
     least, most = tl.where(a_l == 0, lower, -inf), tl.where(a_r == 0, upper, inf)
     return lower, upper, slope, intercept, a_r, i_r, most, a_l, i_l, least
@@ -79,7 +77,7 @@ def _pieces(t_r, a_r, t_l, a_l):
 
 @triton.jit
 def _value(x, pieces):
-    """SReLU by region. Written so, what a tail changes are instructions skipped outside of it."""
+    """SReLU by region. Written so, the tails are predicated instructions."""
     lower, upper, slope, intercept, a_r, i_r, most, a_l, i_l, least = pieces
     y = slope * x + intercept  # of NaN too
     y = tl.where(x >= upper, a_r * tl.minimum(x, most) + i_r, y)
@@ -92,14 +90,14 @@ def _value(x, pieces):
 @triton.jit
 def forward_runs(
     x_ptr, y_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr,
-    total, lanes, per_run, channels,
-    COMPUTE: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr, EVEN: tl.constexpr,
+    total, vectors, per_run, channels,
+    COMPUTE: tl.constexpr, VECTORS: tl.constexpr, VECTOR: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    start, offsets, mask, lane = vectors(tl.program_id(0), total, lanes, LANES, VECTOR)
+    start, offsets, mask, vector = vector_tile(tl.program_id(0), total, vectors, VECTORS, VECTOR)
     stored = read(x_ptr + start + offsets, mask, EVEN)
     t_r, a_r, t_l, a_l, bias = load_params(
-        t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, lane // per_run % channels,
-        True if EVEN else lane < lanes, COMPUTE,
+        t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, vector // per_run % channels,
+        True if EVEN else vector < vectors, COMPUTE,
     )  # fmt: skip
     pieces = _pieces(t_r[:, None], a_r[:, None], t_l[:, None], a_l[:, None])
     y = _value(biased(stored, bias[:, None], bias_ptr, COMPUTE), pieces)
@@ -112,7 +110,7 @@ def forward_spans(
     total, inner, channels,
     COMPUTE: tl.constexpr, TILE: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    start, offsets, mask, c, following, own = span(tl.program_id(0), total, inner, channels, TILE)
+    start, offsets, mask, c, next_c, own = span_tile(tl.program_id(0), total, inner, channels, TILE)
     stored = read(x_ptr + start + offsets, mask, EVEN)
     t_r, a_r, t_l, a_l, bias = load_params(
         t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, c, True, COMPUTE
@@ -120,7 +118,7 @@ def forward_spans(
     y = _value(biased(stored, bias, bias_ptr, COMPUTE), _pieces(t_r, a_r, t_l, a_l))
     if own < TILE:
         t_r, a_r, t_l, a_l, bias = load_params(
-            t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, following, True, COMPUTE
+            t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, next_c, True, COMPUTE
         )
         other = _value(biased(stored, bias, bias_ptr, COMPUTE), _pieces(t_r, a_r, t_l, a_l))
         y = tl.where(offsets < own, y, other)
@@ -130,21 +128,21 @@ def forward_spans(
 @triton.jit
 def forward_rows(
     x_ptr, y_ptr, t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr,
-    outer, lanes, per_run,
-    COMPUTE: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
+    outer, vectors, per_run,
+    COMPUTE: tl.constexpr, ROWS: tl.constexpr, VECTORS: tl.constexpr, VECTOR: tl.constexpr,
     EVEN: tl.constexpr,
 ):  # fmt: skip
     block, step = program()
-    lane = block * LANES + tl.arange(0, LANES)
-    there = lane < lanes
-    rows = read_rows(x_ptr, step, lane, there, outer, lanes, ROWS, VECTOR, EVEN)
+    vector = block * VECTORS + tl.arange(0, VECTORS)
+    in_row = vector < vectors
+    rows = read_rows(x_ptr, step, vector, in_row, outer, vectors, ROWS, VECTOR, EVEN)
     t_r, a_r, t_l, a_l, bias = load_params(
-        t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, lane // per_run,
-        True if EVEN else there, COMPUTE,
+        t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, vector // per_run,
+        True if EVEN else in_row, COMPUTE,
     )  # fmt: skip
     pieces = _pieces(t_r[:, None], a_r[:, None], t_l[:, None], a_l[:, None])
     for i in tl.static_range(ROWS):
-        start, offsets, mask = row_tile(step, i, lane, there, outer, lanes, ROWS, VECTOR)
+        start, offsets, mask = row_tile(step, i, vector, in_row, outer, vectors, ROWS, VECTOR)
         y = _value(biased(rows[i], bias[:, None], bias_ptr, COMPUTE), pieces)
         write(y_ptr + start + offsets, y.to(rows[i].dtype), mask, EVEN)
 
@@ -163,11 +161,11 @@ def forward_columns(
         start, offsets, mask = column_tile(step, i, total, columns, k, in_row, REPEAT, ROWS)
         tiles += (read(x_ptr + start + offsets, mask, EVEN),)
     c = column_channels(k, period, inner, VECTOR, ALIGNED)
-    there = True if EVEN else in_row
+    param_mask = True if EVEN else in_row
     t_r, a_r, t_l, a_l, bias = load_params(
-        t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, c, there, COMPUTE
+        t_r_ptr, a_r_ptr, t_l_ptr, a_l_ptr, bias_ptr, x_ptr, c, param_mask, COMPUTE
     )
-    # The compiler moves no load across it, down to where what it reads is used.
+    # The compiler sinks no load past it to its first use.
     tl.debug_barrier()
     pieces = _pieces(t_r[None, :], a_r[None, :], t_l[None, :], a_l[None, :])
     for i in tl.static_range(REPEAT):

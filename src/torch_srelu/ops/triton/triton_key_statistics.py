@@ -12,14 +12,14 @@ import triton.language as tl
 from torch import Tensor
 
 from ..key_statistics import CollectedKeys, RunningStatistics
-from ..layout import View
+from ..layout import ChannelView
 from ..ordered_keys import KEY_DTYPES
 from . import triton_key_statistics_kernels as kernels
 from .triton_launch import Launch
-from .triton_tiling import MULTIPROCESSORS, Shape, cut_columns, cut_runs, grid, is_runs
+from .triton_tiling import NUM_SMS, BlockShape, columns_tiling, grid, is_runs, runs_tiling
 
 
-def update(statistics: RunningStatistics, x: Tensor, view: View) -> None:
+def update(statistics: RunningStatistics, x: Tensor, view: ChannelView) -> None:
     """`RunningStatistics.update` with the dense tensor ``x``, in any dtype."""
     s, i, target = statistics, statistics.interval, statistics.target
     launch = _launch(view, x.dtype, target.size, isinstance(target, CollectedKeys))
@@ -27,18 +27,18 @@ def update(statistics: RunningStatistics, x: Tensor, view: View) -> None:
     launch((x.get_device(),), x, *tables, *target.buffers)
 
 
-def tiling(view: View, dtype: torch.dtype) -> Shape:
+def tiling(view: ChannelView, dtype: torch.dtype) -> BlockShape:
     """The tiling: small blocks, since each element has four running results."""
     tile = 256 if dtype == torch.float64 else 512
     width = tile if is_runs(view) else 64
-    return Shape(tile, width, 4, vector=1, programs=8 * MULTIPROCESSORS)
+    return BlockShape(tile, width, 4, vector=1, max_programs=8 * NUM_SMS)
 
 
 @functools.lru_cache(maxsize=4096)
-def _launch(view: View, dtype: torch.dtype, size: int, collect: bool) -> Launch:
+def _launch(view: ChannelView, dtype: torch.dtype, size: int, collect: bool) -> Launch:
     """``size``: bins of a channel, or the capacity for collected keys."""
     shape = tiling(view, dtype)
-    how = cut_runs(view, shape) if is_runs(view) else cut_columns(view, shape, tiles=False)
+    how = runs_tiling(view, shape) if is_runs(view) else columns_tiling(view, shape, tiles=False)
     wide = dtype == torch.float64
     meta = {
         "KEY": tl.int64 if wide else tl.int32,

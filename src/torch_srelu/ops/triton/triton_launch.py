@@ -1,4 +1,4 @@
-"""Launches of Triton kernels that cost little host time."""
+"""Launches of Triton kernels at little host time: compiled kernels are launched from C."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ try:  # compiled at install, as the CPU's kernels are
 except ImportError:
     _launch = None
 
-OPTIONS = ("num_warps", "maxnreg")  # for the compiler; the rest of a meta is the kernel's
-NUMBERS = {"i32": 4, "u32": 4, "i64": 8, "u64": 8}  # what sizes become, and their bytes
-POINTER = 8
-SCRATCH = 2  # so many more pointers a kernel may have, for memory that ours do not ask for
+OPTIONS = ("num_warps", "maxnreg")  # of the compiler; all else in ``meta`` is constexpr arguments
+INTEGERS = {"i32": 4, "u32": 4, "i64": 8, "u64": 8}  # Triton's types of sizes, in bytes
+POINTER = 8  # bytes
+SCRATCH = 2  # pointers to scratch memory that a kernel may take, and ours do not use
 
 
 class Launch:
-    """A kernel with everything fixed but its tensors, and the launches in C of its compiled code.
+    """A kernel with a fixed grid and fixed arguments but for its tensors.
 
     Triton's own launch looks up the compiled code, at more host time than a small tensor takes on
     the GPU. What it looks at is the same whenever sizes, dtypes, device and the alignment of
-    pointers are.
+    pointers are, so that code is cached for these and launched from C, as a launch plan.
     """
 
     def __init__(self, kernel, grid: tuple[int, int, int], sizes: tuple[int, ...], meta: dict):
@@ -43,8 +43,8 @@ class Launch:
 
         Args:
             key: Device and dtypes of the tensors.
-            tensors: What the kernel takes first, in its order.
-            out: More tensors, which need not be aligned.
+            tensors: The first arguments of the kernel, in its order.
+            out: The next ones, tensors that need not be aligned.
         """
         device = key[0]
         if device >= 0 and device != _torch_compat.current_device():
@@ -54,40 +54,39 @@ class Launch:
         stream = 0 if plan is None else _torch_compat.current_stream(device)
         if plan is not None and _launch.launch(plan, stream, *tensors, *out):
             return None
-        made = self.kernel[self.grid](*tensors, *out, *self.sizes, **self.meta)
+        compiled = self.kernel[self.grid](*tensors, *out, *self.sizes, **self.meta)
         aligned = all(t is None or t.data_ptr() % 16 == 0 for t in tensors)
-        if key not in self.plans and aligned and made is not None:  # None: interpreted
-            self.plans[key] = self._plan(made, len(tensors), len(out))
+        if key not in self.plans and aligned and compiled is not None:  # None: interpreted
+            self.plans[key] = self._plan(compiled, len(tensors), len(out))
         return None
 
-    def _plan(self, made: Any, aligned: int, out: int) -> Any:
-        """The launch as one call of the driver; None where that cannot be told for certain."""
+    def _plan(self, compiled: Any, aligned: int, out: int) -> Any:
+        """The launch as one call of the driver; None where its arguments are not known exactly."""
         driver = _driver()
         if driver is None:
             return None
         launch, parameters = driver
         try:
-            signature, asked = made.src.signature, made.metadata
+            signature, metadata = compiled.src.signature, compiled.metadata
             types = [signature[name] for name in self.kernel.arg_names]
             plain = (
-                asked.num_ctas == 1
-                and not (asked.global_scratch_size or asked.profile_scratch_size)
-                and not asked.launch_cooperative_grid
+                metadata.num_ctas == 1
+                and not (metadata.global_scratch_size or metadata.profile_scratch_size)
+                and not metadata.launch_cooperative_grid
             )
-            block = 32 * asked.num_warps, asked.shared
-        except (AttributeError, KeyError):  # another Triton than those we know
+            block = 32 * metadata.num_warps, metadata.shared
+        except (AttributeError, KeyError):  # a newer Triton
             return None
-        laid_out = arguments(types, aligned + out, self.sizes)
-        if not plain or laid_out is None:
+        packed = arguments(types, aligned + out, self.sizes)
+        if not plain or packed is None:
             return None
-        bytes_, places, values = laid_out
-        found = parameters(made.function)
+        bytes_, places, values = packed
+        found = parameters(compiled.function)
         if found[: len(bytes_)] != bytes_ or found[len(bytes_) :] not in _SCRATCHES:
             return None
-        more = len(found) - len(bytes_)
-        places, values = (*places, *(-1,) * more), (*values, *(0,) * more)
-        about = (self.grid, *block, aligned, places, values)
-        return _launch.plan(launch, made.function, *about)
+        scratch = len(found) - len(bytes_)
+        places, values = (*places, *(-1,) * scratch), (*values, *(0,) * scratch)
+        return _launch.plan(launch, compiled.function, self.grid, *block, aligned, places, values)
 
 
 _SCRATCHES = [(POINTER,) * n for n in range(SCRATCH + 1)]
@@ -96,9 +95,9 @@ _SCRATCHES = [(POINTER,) * n for n in range(SCRATCH + 1)]
 def arguments(
     types: Sequence[str], tensors: int, sizes: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:
-    """What a kernel of these types gets: bytes, which tensor (-1: none), which number.
+    """The arguments of a compiled kernel: bytes, index of the tensor (-1: none), integer.
 
-    Triton leaves out what it knows when it compiles: missing tensors, sizes of 1.
+    Triton drops what it specialises on: tensors that are None, sizes of 1.
     """
     found = []
     for place, kind in enumerate(types):
@@ -106,16 +105,16 @@ def arguments(
             continue
         if kind.startswith("*") and place < tensors:
             found.append((POINTER, place, 0))
-        elif kind in NUMBERS and tensors <= place < tensors + len(sizes):
-            found.append((NUMBERS[kind], -1, sizes[place - tensors]))
+        elif kind in INTEGERS and tensors <= place < tensors + len(sizes):
+            found.append((INTEGERS[kind], -1, sizes[place - tensors]))
         else:
             return None
     bytes_, places, values = zip(*found, strict=True)
     return bytes_, places, values
 
 
-def why_not() -> str | None:
-    """Why launches go through Triton's Python on the GPU that is here; None if they do not."""
+def unavailable_reason() -> str | None:
+    """Why kernels are not launched from C on this machine's GPU; None if they are."""
     if torch.version.hip is not None:
         return "only NVIDIA's driver is known"
     if _launch is None:

@@ -1,22 +1,21 @@
-"""The tiles in which the CUDA kernels go through a tensor: where each lies, and how it is read.
+"""Access patterns of the Triton kernels: the address of every tile, and how it is read.
 
-Tensors come as (outer, C, inner) in memory order (`layout.View`), in one of these ways:
+Tensors come as (outer, C, inner) in memory order (`layout.ChannelView`), in one of these patterns:
 
-* runs: a channel's values lie together (NCHW). They are read in vectors, each of one channel, which
-  is a thread's lane; the forward pass goes through memory as it comes, and in the backward pass a
-  program sees one channel only.
-* spans: long runs that begin anywhere. The forward pass goes through memory as it comes, in tiles
-  no longer than a run: of one channel, or of one and the next.
+* runs: a channel's values are contiguous (NCHW). They are read in vectors, each of one channel and
+  one thread; the forward pass goes through memory linearly, and in the backward pass a program
+  works on one channel only.
+* spans: long runs that begin anywhere. The forward pass goes through memory linearly, in tiles no
+  longer than a run: of one channel, or of one and the next.
 * rows: runs that would leave threads idle, or are read in shorter vectors. Memory is (outer, C *
-  inner); a program goes down the rows of a block of lanes.
+  inner); a program loops over the rows of a block of vectors.
 * columns: the channel changes with every few elements (channels_last, (N, C), tiny feature maps).
-  Memory is (outer, C * inner) too; a program goes down a block of columns. Several rows may count
-  as one longer row, in which the channels repeat (`period`). Memory is slow to answer, so that much
-  must be asked for at once: several tiles, and where there are more steps to a program, those of
-  the next while this one is worked on.
+  Memory is (outer, C * inner) too; a program loops over the rows of a block of columns. Several
+  rows may be taken as one longer row, in which the channels repeat (`period`). To hide memory
+  latency, several tiles are in flight at once, and those of the next step are prefetched.
 
-A tile is a 64-bit start, 32-bit offsets from there, and a mask of what belongs to the tensor. How
-large tiles are is decided on the host (`triton_cuts`).
+A tile is a 64-bit start, 32-bit offsets from there, and a mask of what belongs to the tensor. The
+host decides how large tiles are (`triton_tiling`).
 """
 
 from __future__ import annotations
@@ -27,80 +26,80 @@ import triton.language as tl
 
 @triton.jit
 def program():
-    """The group of this program, a channel or a block of columns, and its number there."""
-    # Not one number that is divided: the first loads would wait for that.
+    """The group of this program, a channel or a block of columns, and its split."""
+    # Not one index that is divided: the first loads would wait for the division.
     return tl.program_id(0), tl.program_id(1) + tl.program_id(2) * tl.num_programs(1)
 
 
 @triton.jit
-def vectors(step, total, lanes, LANES: tl.constexpr, VECTOR: tl.constexpr):
-    """Step ``step`` of a whole tensor: LANES lanes of VECTOR neighbours, and which lanes these are.
+def vector_tile(step, total, vectors, VECTORS: tl.constexpr, VECTOR: tl.constexpr):
+    """Tile ``step`` of a whole tensor: VECTORS vectors of VECTOR elements, and their indices.
 
-    The last lane may be incomplete.
+    The last vector may be incomplete.
     """
-    step += 0 * lanes  # as many bits as the number of lanes has
-    start = step.to(tl.int64) * (LANES * VECTOR)
-    offsets = tl.arange(0, LANES)[:, None] * VECTOR + tl.arange(0, VECTOR)[None, :]
-    return start, offsets, offsets < _rest(start, total), step * LANES + tl.arange(0, LANES)
+    step += 0 * vectors  # to the width of the number of vectors
+    start = step.to(tl.int64) * (VECTORS * VECTOR)
+    offsets = tl.arange(0, VECTORS)[:, None] * VECTOR + tl.arange(0, VECTOR)[None, :]
+    return start, offsets, offsets < _rest(start, total), step * VECTORS + tl.arange(0, VECTORS)
 
 
 @triton.jit
-def span(step, total, inner, channels, TILE: tl.constexpr):
-    """Step ``step`` of a whole tensor whose runs are no shorter than TILE: so many neighbours.
+def span_tile(step, total, inner, channels, TILE: tl.constexpr):
+    """Tile ``step`` of a whole tensor whose runs are no shorter than TILE elements.
 
-    Then the channel of the first, the next channel, and how many belong to the first.
+    Then the channel of the first element, the next channel, and how many belong to the first.
     """
-    start = (step + 0 * total) * TILE  # as many bits as the number of elements has
+    start = (step + 0 * total) * TILE  # to the width of the number of elements
     offsets = tl.arange(0, TILE)
     run = start // inner
     c = run % channels
-    following = tl.where(c + 1 == channels, 0, c + 1)
+    next_c = tl.where(c + 1 == channels, 0, c + 1)
     own = tl.minimum((run + 1) * inner - start, TILE).to(tl.int32)
-    return start, offsets, offsets < _rest(start, total), c, following, own
+    return start, offsets, offsets < _rest(start, total), c, next_c, own
 
 
 @triton.jit
-def run_lanes(
+def run_tile(
     step, c, outer, channels, inner, segments,
     REPEAT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Step ``step`` of channel ``c``: BLOCK elements of REPEAT * ROWS of its runs.
+    """Tile ``step`` of channel ``c``: BLOCK elements of REPEAT * ROWS of its runs.
 
-    As (REPEAT, lanes, VECTOR): the middle one is threads.
+    As (REPEAT, vectors, VECTOR): threads go along the middle axis.
     """
-    lanes: tl.constexpr = BLOCK // VECTOR  # that share a run
+    vectors: tl.constexpr = BLOCK // VECTOR  # of a run
     first = (step // segments).to(tl.int64) * (REPEAT * ROWS)
     column = (step % segments).to(tl.int64) * BLOCK
-    lane = tl.arange(0, ROWS * lanes)[None, :, None]
-    o = tl.arange(0, REPEAT)[:, None, None] * ROWS + lane // lanes
-    k = (lane % lanes) * VECTOR + tl.arange(0, VECTOR)[None, None, :]
+    vector = tl.arange(0, ROWS * vectors)[None, :, None]
+    o = tl.arange(0, REPEAT)[:, None, None] * ROWS + vector // vectors
+    k = (vector % vectors) * VECTOR + tl.arange(0, VECTOR)[None, None, :]
     rows, columns = tl.minimum(outer - first, REPEAT * ROWS), tl.minimum(inner - column, BLOCK)
     mask = (o < rows.to(tl.int32)) & (k < columns.to(tl.int32))
     return (first * channels + c) * inner + column, o * (channels * inner) + k, mask
 
 
 @triton.jit
-def row_tile(step, i, lane, there, outer, lanes, ROWS: tl.constexpr, VECTOR: tl.constexpr):
-    """Row ``i`` of step ``step``: the vectors ``lane``, as far as they are ``there``."""
+def row_tile(step, i, vector, in_row, outer, vectors, ROWS: tl.constexpr, VECTOR: tl.constexpr):
+    """Row ``i`` of step ``step``: the vectors of these indices, as far as they are ``in_row``."""
     row = step.to(tl.int64) * ROWS + i
-    offsets = lane[:, None] * VECTOR + tl.arange(0, VECTOR)[None, :]
-    mask = (there & (row < outer))[:, None]
-    return row * lanes * VECTOR, tl.multiple_of(offsets, (1, VECTOR)), mask
+    offsets = vector[:, None] * VECTOR + tl.arange(0, VECTOR)[None, :]
+    mask = (in_row & (row < outer))[:, None]
+    return row * vectors * VECTOR, tl.multiple_of(offsets, (1, VECTOR)), mask
 
 
 @triton.jit
 def read_rows(
-    ptr, step, lane, there, outer, lanes,
+    ptr, step, vector, in_row, outer, vectors,
     ROWS: tl.constexpr, VECTOR: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    """All rows of a step, under way before the first is used."""
+    """All rows of a step, with all loads issued before the first is used."""
     tiles = ()
-    # True always. The compiler does not know, and moves no load down to where it is used, as it
-    # does in 16 bits.
-    is_step = (step + tl.zeros(lane.shape, tl.int32) >= 0)[:, None]
+    # Always true. The compiler does not know it, and so does not sink loads to their first use, as
+    # it does for 16-bit types.
+    is_step = (step + tl.zeros(vector.shape, tl.int32) >= 0)[:, None]
     KNOWN: tl.constexpr = EVEN and ptr.dtype.element_ty.primitive_bitwidth > 16
     for i in tl.static_range(ROWS):
-        start, offsets, mask = row_tile(step, i, lane, there, outer, lanes, ROWS, VECTOR)
+        start, offsets, mask = row_tile(step, i, vector, in_row, outer, vectors, ROWS, VECTOR)
         mask = is_step if EVEN else mask & is_step
         tiles += (read(ptr + start + offsets, mask, KNOWN),)
     return tiles
@@ -108,15 +107,15 @@ def read_rows(
 
 @triton.jit
 def block_columns(block, columns, COLUMNS: tl.constexpr, VECTOR: tl.constexpr):
-    """The columns of block ``block``, and which of them there are."""
+    """The columns of a block, and which of them are in the row."""
     k = block * COLUMNS + tl.arange(0, COLUMNS)
-    # Fewer columns to a thread leave room for their parameters and sums in its registers.
+    # Fewer columns to a thread leave registers for their parameters and accumulators.
     return tl.max_contiguous(k, VECTOR), k < columns
 
 
 @triton.jit
 def column_channels(k, period, inner, VECTOR: tl.constexpr, ALIGNED: tl.constexpr):
-    """The channels of columns; ALIGNED: inner is 1, and VECTOR of them are neighbours too."""
+    """The channels of columns; ALIGNED: inner is 1, and VECTOR of them are contiguous too."""
     if ALIGNED:
         return tl.max_contiguous(tl.multiple_of(k % period, VECTOR), VECTOR)
     return k % period // inner
@@ -132,14 +131,14 @@ def column_tile(step, i, total, columns, k, in_row, REPEAT: tl.constexpr, ROWS: 
 
 @triton.jit
 def _rest(start, total):
-    """How many elements follow ``start``, as far as a tile can reach."""
-    # A multiple of 16, as sizes often are: masks then keep whole vectors together.
+    """How many elements follow ``start``, up to the reach of a tile."""
+    # A multiple of 16, as sizes often are: masks are then constant over a vector.
     return tl.minimum(total - start, 2**31 - 16).to(tl.int32)
 
 
 @triton.jit
 def read(pointers, mask, EVEN: tl.constexpr):
-    """Zeros outside of the tensor; EVEN says that no tile reaches there."""
+    """A load, with zeros outside of the tensor; EVEN: no tile reaches beyond it."""
     if EVEN:
         return tl.load(pointers)
     return tl.load(pointers, mask=mask, other=0)
@@ -158,7 +157,7 @@ def _read_tile(
     ptr, step, i, steps, total, columns, k, in_row,
     REPEAT: tl.constexpr, ROWS: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    """Tile ``i`` of a step; zeros where there is no such step, for those who read ahead."""
+    """Tile ``i`` of a step; zeros where there is no such step, for prefetches past the last."""
     start, offsets, mask = column_tile(step, i, total, columns, k, in_row, REPEAT, ROWS)
     step += tl.zeros(k.shape, tl.int32)
     is_step = ((step >= 0) & (step < steps))[None, :]
@@ -170,7 +169,7 @@ def read_tiles(
     ptr, step, steps, total, columns, k, in_row,
     REPEAT: tl.constexpr, ROWS: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    """All tiles of a step, under way before the first is used."""
+    """All tiles of a step, with all loads issued before the first is used."""
     tiles = ()
     for i in tl.static_range(REPEAT):
         tiles += (_read_tile(ptr, step, i, steps, total, columns, k, in_row, REPEAT, ROWS, EVEN),)

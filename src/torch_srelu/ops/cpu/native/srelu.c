@@ -5,9 +5,9 @@
  * srelu_loops.h and srelu_kernels.h are compiled once for every dtype and instruction set; threads
  * come from the OpenMP runtime that torch has loaded already.
  *
- * Parameter gradients are summed in two stages. The tensor is cut into chunks whose number depends
- * on its shape alone; each chunk sums into its own slot, and the slots are added in order. So the
- * result does not depend on the number of threads or on which of them was first.
+ * Parameter gradients are summed in two stages. The tensor is divided into chunks whose number
+ * depends on its shape alone; each chunk sums into its own slot, and the slots are added in order.
+ * So the result does not depend on the number or the order of threads.
  */
 #include <math.h>
 #include <omp.h>
@@ -21,26 +21,26 @@
 #endif
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "the bfloat16 kernels take words apart from the low end"
+#error "the bfloat16 kernels expect the first element in the low half of a word"
 #endif
 
 enum {
     MIN_CHUNK = 8192, /* elements: below this a thread costs more than it saves */
     MAX_CHUNKS = 128,
-    SLOT_SHARE = 64, /* a chunk has at least so many elements for every sum it keeps */
-    ALIGNED = 64,    /* elements: chunks begin where a cache line does */
-    BLOCK = 1024,    /* elements that are summed in A before the sum moves on to double */
+    SLOT_SHARE = 64, /* elements of a chunk for every partial sum that it keeps, at least */
+    ALIGNED = 64,    /* elements: chunks begin at a cache line */
+    BLOCK = 1024,    /* elements that are summed in A before the sum is added in double */
     SHORT_RUN = 64,  /* below this, runs are treated as columns */
-    MIN_WIDTH = 128, /* columns: narrower rows are repeated to give the vector loop some length */
-    TILE = 4,        /* rows that share one look at the parameters */
+    MIN_WIDTH = 128, /* columns: narrower rows are repeated to lengthen the vector loop */
+    TILE = 4,        /* rows that share one load of the parameters */
     FEW_TILES = 8,
-    FLUSH = 256,     /* rows that are summed in A before the sum moves on to double */
-    FAR = 24 << 20   /* bytes: a larger tensor and what it becomes are in no cache */
+    FLUSH = 256,     /* rows that are summed in A before the sum is added in double */
+    CACHED = 24 << 20, /* bytes: a larger tensor and its result fit in no cache */
 };
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-/* ---- bfloat16: two neighbours in a word ---- */
+/* ---- bfloat16: two adjacent elements in a word ---- */
 
 typedef uint32_t bf16_pair __attribute__((aligned(2), may_alias));
 
@@ -52,7 +52,7 @@ static inline float float_of(uint32_t bits)
 }
 
 /* The upper half is f in bfloat16, rounded to nearest even; the lower half is to be dropped. A NaN
- * must end with 16 zeros, else the carry would make something else of it. */
+ * must end with 16 zeros, else the carry could turn it into another number. */
 static inline uint32_t rounded_to_bf16(float f)
 {
     uint32_t bits;
@@ -60,16 +60,16 @@ static inline uint32_t rounded_to_bf16(float f)
     return bits + 0x7fff + ((bits >> 16) & 1);
 }
 
-static inline int64_t at_most(int64_t value, int64_t limit) { return value < limit ? value : limit; }
-static inline int64_t at_least(int64_t value, int64_t limit) { return value > limit ? value : limit; }
+static inline int64_t min_i64(int64_t value, int64_t limit) { return value < limit ? value : limit; }
+static inline int64_t max_i64(int64_t value, int64_t limit) { return value > limit ? value : limit; }
 
 /* ---- threads ---- */
 
-/* An OpenMP pool does not survive fork: a parallel region in the child would wait for ever. */
-int srelu_forked; /* read by key_statistics.c too */
+/* An OpenMP pool does not survive fork: a parallel region in the child would hang. */
+int srelu_forked; /* key_statistics.c reads it too */
 static void after_fork_in_child(void) { srelu_forked = 1; }
 
-__attribute__((constructor)) static void watch_forks(void)
+__attribute__((constructor)) static void register_fork_handler(void)
 {
     pthread_atfork(NULL, NULL, after_fork_in_child);
 }
@@ -77,33 +77,32 @@ __attribute__((constructor)) static void watch_forks(void)
 /* The number of chunks of n elements, where each keeps `sums` partial sums. */
 static int64_t count_chunks(int64_t n, int64_t sums)
 {
-    return at_least(1, at_most(at_most(MAX_CHUNKS, n / MIN_CHUNK), n / (SLOT_SHARE * sums)));
+    return max_i64(1, min_i64(min_i64(MAX_CHUNKS, n / MIN_CHUNK), n / (SLOT_SHARE * sums)));
 }
 
-static int usable_threads(int wanted, int64_t chunks)
+static int usable_threads(int requested, int64_t chunks)
 {
-    return srelu_forked ? 1 : (int)at_least(1, at_most(wanted, chunks));
+    return srelu_forked ? 1 : (int)max_i64(1, min_i64(requested, chunks));
 }
 
 /* Where chunk j of n elements begins: at a multiple of `unit`, or at the end. */
-static inline int64_t cut(int64_t n, int64_t unit, int64_t j, int64_t chunks)
+static inline int64_t chunk_start(int64_t n, int64_t unit, int64_t j, int64_t chunks)
 {
     return j == chunks ? n : n / unit * j / chunks * unit;
 }
 
-/* What is not cut when rows are shared out: a tile, or a row where tiles would leave threads idle. */
-static inline int64_t unit_of_rows(int64_t n, int64_t width)
+/* Chunks begin at multiples of this: a tile, or a row where tiles would leave threads idle. */
+static inline int64_t row_alignment(int64_t n, int64_t width)
 {
     return n < FEW_TILES * TILE * width ? width : TILE * width;
 }
 
 /* ---- memory ---- */
 
-/* Asks for the pages of a part of a result at once. A large result is memory that the process has
- * never touched, and to be given it one page at a time takes longer than computing does. Where the
- * last page is there already, all of them are: then nothing is asked for. A hint: where the system
- * does not know it, nothing is lost. */
-static void ask_for_pages(void *start, int64_t bytes)
+/* Populates the pages of a part of a result at once. A large result is memory that the process has
+ * never touched, and page faults one by one take longer than the computation. If the last page is
+ * resident, all are assumed to be. Only a hint: without system support it does nothing. */
+static void prefault(void *start, int64_t bytes)
 {
 #ifdef MADV_POPULATE_WRITE
     if (!start || bytes <= 0)
@@ -117,17 +116,17 @@ static void ask_for_pages(void *start, int64_t bytes)
 #endif
 }
 
-/* Zeros that begin with a cache line, so that no vector of a table lies in two; NULL: no memory. */
+/* Zeros aligned to a cache line, so that no vector of a table straddles two; NULL: no memory. */
 static void *aligned_zeros(int64_t bytes)
 {
     void *start = NULL;
     return posix_memalign(&start, 64, bytes) ? NULL : memset(start, 0, bytes);
 }
 
-/* Begins to read what comes next, into the second-level cache. It pays in two cases: a tile goes
- * through several rows at once, which is more than the processor foresees; and whatever it foresees,
- * every page and every page fault begins anew, which tells where memory is far. */
-static inline void fetch(const void *start, int64_t bytes)
+/* Prefetches what comes next into the second-level cache. It pays in two cases: a tile reads several
+ * rows at once, more streams than the hardware prefetcher follows; and that prefetcher stops at
+ * every page and page fault, which matters for tensors that fit in no cache. */
+static inline void prefetch(const void *start, int64_t bytes)
 {
     for (int64_t k = 0; k < bytes; k += 64)
         __builtin_prefetch((const char *)start + k, 0, 2);
@@ -180,7 +179,7 @@ static inline void fetch(const void *start, int64_t bytes)
 #undef ISA
 #endif
 
-/* ---- what Python calls (ops/cpu.py) ---- */
+/* ---- what Python calls (cpu_backend.py) ---- */
 
 typedef int forward_fn(const void *, void *, const void *const *, int64_t, int64_t, int64_t, int);
 typedef int backward_fn(const void *, const void *, void *, const void *const *, void *, int64_t,
@@ -195,7 +194,7 @@ typedef int backward_fn(const void *, const void *, void *, const void *const *,
 static forward_fn *const forward_table[][3] = TABLE_OF(forward);
 static backward_fn *const backward_table[][3] = TABLE_OF(backward);
 
-/* Changes with the functions below: a library left over from another version is not called. */
+/* Changes with the functions below: a library of another version is not called. */
 int srelu_abi(void) { return 3; }
 
 /* The best instruction set of this machine: 0 portable, 1 AVX2, 2 AVX-512. */
@@ -213,7 +212,7 @@ int srelu_best_isa(void)
 }
 
 /* dtype: 0 float32, 1 float64, 2 bfloat16. params: t_r, a_r, t_l, a_l, each C long, in the dtype of
- * the arithmetic. Both return 0, or 1 where scratch memory could not be had. */
+ * the arithmetic. Both return 0, or 1 if scratch memory could not be allocated. */
 int srelu_forward(int isa, int dtype, int threads, const void *x, void *y, const void *const *params,
                   int64_t outer, int64_t channels, int64_t inner)
 {

@@ -1,6 +1,6 @@
-/* The kernels of one instruction set (ISA), for every dtype: T is stored, A computed with, WORD
- * loaded and stored at once: LANES elements, taken apart by LOW and HIGH and put together by PACK.
- * With one lane, HIGH is never looked at. PAD(v) is a word that holds v alone. */
+/* The kernels of one instruction set (ISA), for every dtype: T is the type of the tensor, A
+ * that of the arithmetic, WORD what is loaded and stored at once: LANES elements, unpacked by LOW
+ * and HIGH and packed by PACK. With one lane, HIGH is unused. PAD(v) is a word that holds v alone. */
 
 #define T float
 #define A float
@@ -26,8 +26,8 @@
 #include "srelu_loops.h"
 #include "srelu_kernels.h"
 
-/* Two neighbours make a 32-bit word, and a shift or a mask makes a float of each: unlike widening,
- * that moves nothing between the lanes of a vector. */
+/* Two adjacent elements are a 32-bit word, and a shift or a mask turns each into a float: unlike
+ * widening, that needs no shuffle between the lanes of a vector. */
 #define T uint16_t
 #define A float
 #define DTYPE bfloat16

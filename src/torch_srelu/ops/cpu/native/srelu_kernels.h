@@ -1,8 +1,8 @@
 /* Forward and backward for one instruction set and dtype (srelu_dtypes.h), built on the loops of
- * srelu_loops.h: who computes what, in which order, and where the sums go. */
+ * srelu_loops.h: division among threads, order of computation, and partial sums. */
 
-/* A NaN in bfloat16 ends with 16 zeros. So does all that comes of it, if those in the parameters do
- * too, and then rounding back to bfloat16 leaves NaN what it is. */
+/* A NaN in bfloat16 ends with 16 zeros. So does every NaN computed from it if those in the parameters
+ * do too, and then rounding back to bfloat16 keeps it NaN. */
 static inline A NAME(parameter)(const void *const *params, int which, int64_t c)
 {
     A value = ((const A *)params[which])[c];
@@ -15,8 +15,8 @@ static inline NAME(Channel) NAME(channel)(const void *const *params, int64_t c)
                         NAME(parameter)(params, 2, c), NAME(parameter)(params, 3, c));
 }
 
-/* The table of a row: as many periods of channels * inner columns as give the loop some length, in
- * whole words. Column k is at k / LANES of the part that belongs to its lane. The caller frees what
+/* The table of a row: enough periods of channels * inner columns for a long vector loop, in whole
+ * words. Column k is at k / LANES of the part that belongs to its lane. The caller frees what
  * is returned; NULL: no memory. */
 static A *NAME(make_table)(NAME(Columns) * t, const void *const *params, int64_t channels,
                            int64_t inner)
@@ -59,11 +59,11 @@ static void NAME(forward_rows)(const T *x, T *y, int64_t k, int64_t end, NAME(Co
 {
     int64_t width = LANES * t.words, tile = TILE * width;
     for (; k + tile <= end; k += tile) {
-        fetch(x + k + tile, tile * sizeof(T));
+        prefetch(x + k + tile, tile * sizeof(T));
         NAME(forward_tile)((const WORD *)(x + k), (WORD *)(y + k), t.words, t, TILE);
     }
     for (; k < end; k += width) {
-        int64_t n = at_most(width, end - k), words = n / LANES;
+        int64_t n = min_i64(width, end - k), words = n / LANES;
         NAME(forward_tile)((const WORD *)(x + k), (WORD *)(y + k), words, t, 1);
         if (n % LANES) {
             WORD last = PAD(x[k + n - 1]), out;
@@ -79,20 +79,21 @@ static int NAME(forward)(const void *x_, void *y_, const void *const *params, in
     const T *x = x_;
     T *y = y_;
     int64_t n = outer * channels * inner, chunks = count_chunks(n, 1);
-    int far = n * (int64_t)sizeof(T) > FAR;
+    int uncached = n * (int64_t)sizeof(T) > CACHED;
     threads = usable_threads(threads, chunks);
 
     if (channels == 1 || inner >= SHORT_RUN) {
 #pragma omp parallel for num_threads(threads) if (threads > 1)
         for (int64_t j = 0; j < chunks; j++) {
-            int64_t start = cut(n, ALIGNED, j, chunks), end = cut(n, ALIGNED, j + 1, chunks);
-            if (far)
-                ask_for_pages(y + start, (end - start) * sizeof(T));
+            int64_t start = chunk_start(n, ALIGNED, j, chunks);
+            int64_t end = chunk_start(n, ALIGNED, j + 1, chunks);
+            if (uncached)
+                prefault(y + start, (end - start) * sizeof(T));
             for (int64_t k = start, run; k < end; k += run) {
                 NAME(Channel) c = NAME(channel)(params, k / inner % channels);
-                run = at_most(at_most(inner - k % inner, end - k), BLOCK);
-                if (far)
-                    fetch(x + k + BLOCK, run * sizeof(T));
+                run = min_i64(min_i64(inner - k % inner, end - k), BLOCK);
+                if (uncached)
+                    prefetch(x + k + BLOCK, run * sizeof(T));
                 NAME(forward_elements)(x + k, y + k, run, c);
             }
         }
@@ -102,12 +103,12 @@ static int NAME(forward)(const void *x_, void *y_, const void *const *params, in
     A *table = NAME(make_table)(&t, params, channels, inner);
     if (!table)
         return 1;
-    int64_t unit = unit_of_rows(n, LANES * t.words);
+    int64_t unit = row_alignment(n, LANES * t.words);
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int64_t j = 0; j < chunks; j++) {
-        int64_t start = cut(n, unit, j, chunks), end = cut(n, unit, j + 1, chunks);
-        if (far)
-            ask_for_pages(y + start, (end - start) * sizeof(T));
+        int64_t start = chunk_start(n, unit, j, chunks), end = chunk_start(n, unit, j + 1, chunks);
+        if (uncached)
+            prefault(y + start, (end - start) * sizeof(T));
         NAME(forward_rows)(x, y, start, end, t);
     }
     free(table);
@@ -116,17 +117,17 @@ static int NAME(forward)(const void *x_, void *y_, const void *const *params, in
 
 /* ---- backward: gx or the sums may be NULL, then they are not computed ---- */
 
-static inline T *NAME(further)(T *gx, int64_t k) { return gx ? gx + k : NULL; }
+static inline T *NAME(offset_or_null)(T *gx, int64_t k) { return gx ? gx + k : NULL; }
 
-/* Up to BLOCK words. The compiler may choose the order in which a loop adds up. So there is but one
- * loop with sums: they have the same bits whether or not the gradient of the input is wanted. */
+/* Up to BLOCK words. The compiler may select the order in which a loop adds up. So there is only one
+ * loop with sums: they have the same bits whether or not the gradient of the input is needed. */
 static NAME(Sums) NAME(backward_words)(const WORD *g, const WORD *x, WORD *gx, int64_t n,
                                        NAME(Channel) c, int need_sums)
 {
-    WORD unwanted[BLOCK];
+    WORD discarded[BLOCK];
     if (!need_sums)
         return NAME(backward_run)(g, x, gx, n, c, 0);
-    return NAME(backward_run)(g, x, gx ? gx : unwanted, n, c, 1);
+    return NAME(backward_run)(g, x, gx ? gx : discarded, n, c, 1);
 }
 
 /* Up to BLOCK elements of one channel; adds to sums[0], [stride], [2 stride], [3 stride]. */
@@ -134,18 +135,18 @@ static void NAME(backward_elements)(const T *g, const T *x, T *gx, int64_t n, NA
                                     double *sums, int64_t stride)
 {
     int need_sums = sums != NULL;
-    NAME(Sums) found = NAME(backward_words)((const WORD *)g, (const WORD *)x, (WORD *)gx, n / LANES,
-                                            c, need_sums);
+    NAME(Sums) partial = NAME(backward_words)((const WORD *)g, (const WORD *)x, (WORD *)gx,
+                                              n / LANES, c, need_sums);
     if (n % LANES) {
         WORD last_g = PAD(g[n - 1]), last_x = PAD(x[n - 1]), out;
         WORD *to = gx ? &out : NULL;
-        found = NAME(plus)(found, NAME(backward_words)(&last_g, &last_x, to, 1, c, need_sums));
+        partial = NAME(plus)(partial, NAME(backward_words)(&last_g, &last_x, to, 1, c, need_sums));
         if (gx)
             gx[n - 1] = (T)out;
     }
     if (sums) {
-        sums[0] += found.right0, sums[stride] += found.right1;
-        sums[2 * stride] += found.left0, sums[3 * stride] += found.left1;
+        sums[0] += partial.right0, sums[stride] += partial.right1;
+        sums[2 * stride] += partial.left0, sums[3 * stride] += partial.left1;
     }
 }
 
@@ -172,15 +173,15 @@ static void NAME(backward_rows)(const T *g, const T *x, T *gx, int64_t k, int64_
 {
     int64_t width = LANES * t.words, tile = TILE * width;
     for (; k + tile <= end; k += tile) {
-        fetch(g + k + tile, tile * sizeof(T));
-        fetch(x + k + tile, tile * sizeof(T));
+        prefetch(g + k + tile, tile * sizeof(T));
+        prefetch(x + k + tile, tile * sizeof(T));
         NAME(backward_needed)((const WORD *)(g + k), (const WORD *)(x + k),
-                              (WORD *)NAME(further)(gx, k), t.words, t, sums, TILE);
+                              (WORD *)NAME(offset_or_null)(gx, k), t.words, t, sums, TILE);
     }
     for (; k < end; k += width) {
-        int64_t n = at_most(width, end - k), words = n / LANES, last = k + n - 1;
+        int64_t n = min_i64(width, end - k), words = n / LANES, last = k + n - 1;
         NAME(backward_row)((const WORD *)(g + k), (const WORD *)(x + k),
-                           (WORD *)NAME(further)(gx, k), words, t, sums);
+                           (WORD *)NAME(offset_or_null)(gx, k), words, t, sums);
         if (n % LANES) {
             WORD last_g = PAD(g[last]), last_x = PAD(x[last]), out;
             NAME(backward_row)(&last_g, &last_x, gx ? &out : NULL, 1, NAME(from)(t, words),
@@ -222,22 +223,23 @@ static int NAME(backward_runs)(const T *g, const T *x, T *gx, const void *const 
     double *slots = grad_params ? calloc(chunks * 4 * channels, sizeof(double)) : NULL;
     if (grad_params && !slots)
         return 1;
-    int far = n * (int64_t)sizeof(T) > FAR;
+    int uncached = n * (int64_t)sizeof(T) > CACHED;
     threads = usable_threads(threads, chunks);
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int64_t j = 0; j < chunks; j++) {
-        int64_t start = cut(n, ALIGNED, j, chunks), end = cut(n, ALIGNED, j + 1, chunks);
-        if (far)
-            ask_for_pages(NAME(further)(gx, start), (end - start) * sizeof(T));
+        int64_t start = chunk_start(n, ALIGNED, j, chunks);
+        int64_t end = chunk_start(n, ALIGNED, j + 1, chunks);
+        if (uncached)
+            prefault(NAME(offset_or_null)(gx, start), (end - start) * sizeof(T));
         for (int64_t k = start, run; k < end; k += run) {
             int64_t c = k / inner % channels;
             double *sums = slots ? slots + j * 4 * channels + c : NULL;
-            run = at_most(at_most(inner - k % inner, end - k), BLOCK);
-            if (far) {
-                fetch(g + k + BLOCK, run * sizeof(T));
-                fetch(x + k + BLOCK, run * sizeof(T));
+            run = min_i64(min_i64(inner - k % inner, end - k), BLOCK);
+            if (uncached) {
+                prefetch(g + k + BLOCK, run * sizeof(T));
+                prefetch(x + k + BLOCK, run * sizeof(T));
             }
-            NAME(backward_elements)(g + k, x + k, NAME(further)(gx, k), run,
+            NAME(backward_elements)(g + k, x + k, NAME(offset_or_null)(gx, k), run,
                                     NAME(channel)(params, c), sums, channels);
         }
     }
@@ -256,10 +258,10 @@ static int NAME(backward_columns)(const T *g, const T *x, T *gx, const void *con
     if (!table)
         return 1;
     int64_t n = outer * channels * inner, width = LANES * t.words, sums = 4 * width;
-    int64_t chunks = count_chunks(n, grad_params ? width : 1), unit = unit_of_rows(n, width);
-    int far = n * (int64_t)sizeof(T) > FAR;
+    int64_t chunks = count_chunks(n, grad_params ? width : 1), unit = row_alignment(n, width);
+    int uncached = n * (int64_t)sizeof(T) > CACHED;
     threads = usable_threads(threads, chunks);
-    double *slots = NULL; /* of every chunk; behind them, in A, what every thread summed recently */
+    double *slots = NULL; /* of every chunk; after them, in A, the accumulators of every thread */
     if (grad_params) {
         slots = aligned_zeros(sums * (chunks * sizeof(double) + threads * sizeof(A)));
         if (!slots) {
@@ -270,14 +272,14 @@ static int NAME(backward_columns)(const T *g, const T *x, T *gx, const void *con
 #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int64_t j = 0; j < chunks; j++) {
         double *slot = slots ? slots + j * sums : NULL;
-        A *recent = slots ? (A *)(slots + chunks * sums) + omp_get_thread_num() * sums : NULL;
-        int64_t start = cut(n, unit, j, chunks), end = cut(n, unit, j + 1, chunks);
-        if (far)
-            ask_for_pages(NAME(further)(gx, start), (end - start) * sizeof(T));
+        A *accumulators = slots ? (A *)(slots + chunks * sums) + omp_get_thread_num() * sums : NULL;
+        int64_t start = chunk_start(n, unit, j, chunks), end = chunk_start(n, unit, j + 1, chunks);
+        if (uncached)
+            prefault(NAME(offset_or_null)(gx, start), (end - start) * sizeof(T));
         for (int64_t k = start; k < end; k += FLUSH * width) {
-            NAME(backward_rows)(g, x, gx, k, at_most(k + FLUSH * width, end), t, recent);
+            NAME(backward_rows)(g, x, gx, k, min_i64(k + FLUSH * width, end), t, accumulators);
             for (int64_t s = 0; slot && s < sums; s++)
-                slot[s] += recent[s], recent[s] = 0;
+                slot[s] += accumulators[s], accumulators[s] = 0;
         }
     }
     if (slots)

@@ -1,12 +1,12 @@
 /* The vector loops for one instruction set and dtype (srelu_dtypes.h).
  *
- * Two shapes. A "run": a channel's values lie together (NCHW), its parameters are constants of the
- * loop. A "tile": the channel changes with every few elements (channels_last, (N, C), tiny feature
- * maps), so parameters come from a table, once for the several rows of the tile.
+ * Two access patterns. A "run": a channel's values are contiguous (NCHW), its parameters constants
+ * of the loop. A "tile": the channel changes with every few elements (channels_last, (N, C), tiny
+ * feature maps), so parameters are loaded from a table, once for the several rows of the tile.
  */
 #define NAME(f) JOIN(f, ISA, DTYPE)
 
-/* One channel: its parameters, and what the table in ops/reference.py makes of them. */
+/* One channel: its parameters, and the slopes and intercepts of the table in ops/reference.py. */
 typedef struct {
     A t_r, a_r, t_l, a_l, a_both, i_r, i_l, i_both;
 } NAME(Channel);
@@ -33,22 +33,22 @@ static inline NAME(Channel) NAME(column)(NAME(Columns) t, int64_t k)
     return NAME(derive)(t.t_r[k], t.a_r[k], t.t_l[k], t.a_l[k]);
 }
 
-/* One of four by the tails that v lies in. Both inner choices are made before the outer one: so it
- * becomes three blends, where nested conditions become masks of masks. */
-static inline A NAME(choose)(A v, NAME(Channel) c, A neither, A right, A left, A both)
+/* One of four by the tails that v lies in. Both inner selections come before the outer one: that
+ * compiles to three blends, and nested conditions to masks of masks. */
+static inline A NAME(select)(A v, NAME(Channel) c, A neither, A right, A left, A both)
 {
-    A beside = v >= c.t_r ? right : neither, within = v >= c.t_r ? both : left;
-    return v <= c.t_l ? within : beside;
+    A not_left = v >= c.t_r ? right : neither, in_left = v >= c.t_r ? both : left;
+    return v <= c.t_l ? in_left : not_left;
 }
 
 static inline A NAME(slope)(A v, NAME(Channel) c)
 {
-    return NAME(choose)(v, c, 1, c.a_r, c.a_l, c.a_both);
+    return NAME(select)(v, c, 1, c.a_r, c.a_l, c.a_both);
 }
 
 static inline A NAME(value)(A v, NAME(Channel) c)
 {
-    A slope = NAME(slope)(v, c), intercept = NAME(choose)(v, c, 0, c.i_r, c.i_l, c.i_both);
+    A slope = NAME(slope)(v, c), intercept = NAME(select)(v, c, 0, c.i_r, c.i_l, c.i_both);
     A line = slope * v + intercept;
     return slope == 0 ? intercept : line; /* a flat tail is flat at infinity too */
 }
@@ -124,7 +124,7 @@ ALWAYS_INLINE void NAME(forward_tile)(const WORD *restrict x, WORD *restrict y, 
     }
 }
 
-/* `sums`: where the columns' sums so far are, laid out as the table is. */
+/* `sums`: the accumulators of the columns, in the layout of the table. */
 ALWAYS_INLINE void NAME(backward_tile)(const WORD *restrict g, const WORD *restrict x,
                                        WORD *restrict gx, int64_t n, NAME(Columns) t,
                                        A *restrict sums, const int rows, const int need_input,

@@ -1,10 +1,10 @@
-"""The picture of bandwidth shows the bytes and times of the records."""
+"""The bandwidth figure: curves of the records."""
 
 from pathlib import Path
 
 import pytest
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def record(provider, images, which, clock, median_us):

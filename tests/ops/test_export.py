@@ -1,4 +1,4 @@
-"""Out of PyTorch: torch.export and ONNX, with plain operators only."""
+"""torch.export, ONNX and torch.jit.trace: plain operators only."""
 
 import logging
 import warnings

@@ -1,4 +1,4 @@
-"""Recomputed outputs where something is written to: outputs, inputs, parameters, kept copies."""
+"""recompute_outputs with in-place writes: into outputs, inputs, parameters, saved copies."""
 
 import contextlib
 
@@ -13,13 +13,13 @@ from torch_srelu import SReLU, recompute_outputs
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def test_an_output_modified_before_it_is_kept() -> None:
+def test_an_output_modified_before_it_is_saved() -> None:
     net = nn.Sequential(unit(), Call(lambda y: y.mul_(2)), conv(), unit(), nn.ReLU(inplace=True))
     assert_same_gradients(net, images(requires_grad=True))
 
 
-def test_an_output_modified_after_it_was_kept() -> None:
-    """Autograd has lost it and raises. We recompute it, as it was."""
+def test_an_output_modified_after_it_was_saved() -> None:
+    """Autograd raises; it is recomputed as it was."""
     layer, act, x = conv(), unit(), images(requires_grad=True)
 
     def loss(write):
@@ -93,7 +93,7 @@ def test_parameters_may_be_given_other_values(size) -> None:
 
 @pytest.mark.parametrize("shape", [(3, CHANNELS, 8, 8), (2, 3, 2, 2)])
 def test_an_input_may_be_given_other_values(shape) -> None:
-    """By ``.data``, which autograd does not see; what was kept of it is as it was."""
+    """By ``.data``, which autograd does not see; the saved input is unchanged."""
     act, layer, x = unit(), conv(), images(requires_grad=True)
     expected = torch.autograd.grad(layer(act(x)).square().sum(), [*layer.parameters()])
     with recompute_outputs():
@@ -102,7 +102,7 @@ def test_an_input_may_be_given_other_values(shape) -> None:
     assert same(torch.autograd.grad(z.square().sum(), [*layer.parameters()]), expected)
 
 
-def test_what_a_layer_writes_into_its_copy_is_its_own() -> None:
+def test_every_layer_gets_its_own_copy() -> None:
     class Overwrites(torch.autograd.Function):
         @staticmethod
         def forward(ctx, y):

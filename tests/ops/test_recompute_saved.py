@@ -1,4 +1,4 @@
-"""What is kept for the backward pass under recompute_outputs, and for how long."""
+"""Memory under recompute_outputs: what is saved for the backward pass, and for how long."""
 
 import contextlib
 import copy
@@ -28,9 +28,9 @@ from torch_srelu.ops.cpu import cpu_backend as cpu
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def kept_bytes(net, x, context) -> int:
-    """What was allocated in a forward pass and is still there after it, but for the result."""
-    net(x)  # what is made once is made here
+def saved_bytes(net, x, context) -> int:
+    """What a forward pass has allocated and not freed, but for the result."""
+    net(x)  # a first call, which may allocate once
     with (
         profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as seen,
         context,
@@ -53,9 +53,9 @@ def test_the_memory_of_in_place_relu(autocast) -> None:
     x = images()
     relu, ours = nin(lambda: nn.ReLU(inplace=True)), nin(unit)
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast, cache_enabled=False):
-        least = kept_bytes(relu, x, contextlib.nullcontext())
-        assert kept_bytes(ours, x, contextlib.nullcontext()) > 1.3 * least
-        assert kept_bytes(ours, x, recompute_outputs()) == least
+        least = saved_bytes(relu, x, contextlib.nullcontext())
+        assert saved_bytes(ours, x, contextlib.nullcontext()) > 1.3 * least
+        assert saved_bytes(ours, x, recompute_outputs()) == least
 
 
 class Stage(nn.Sequential):
@@ -66,26 +66,26 @@ class Stage(nn.Sequential):
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_a_part_of_a_network(apart) -> None:
-    """Its first five layers, together or each on its own: the two outputs that they keep."""
+    """Its first five layers, together or each on its own: the two outputs that they save."""
     x, plain, alone = images(), nin(unit), contextlib.nullcontext
     layers = [*nin(unit)]
     first = [Stage(layer) for layer in layers[:5]] if apart else [Stage(*layers[:5])]
     net = copy.deepcopy(nn.Sequential(*first, *layers[5:]))
-    assert kept_bytes(plain, x, alone()) - kept_bytes(net, x, alone()) == 2 * x.nbytes
+    assert saved_bytes(plain, x, alone()) - saved_bytes(net, x, alone()) == 2 * x.nbytes
     assert same(*(gradients(n, x, alone()) for n in (net, plain)))
     assert all(p.grad is None for layer in layers for p in layer.parameters())
 
 
-def test_of_units_in_a_row_only_the_first_input_is_kept() -> None:
+def test_of_units_in_a_row_only_the_first_input_is_saved() -> None:
     x = images(requires_grad=True)
     row, one = nn.Sequential(unit(), unit(), unit(), conv()), nn.Sequential(unit(), conv())
-    three, first = (kept_bytes(net, x, recompute_outputs()) for net in (row, one))
+    three, first = (saved_bytes(net, x, recompute_outputs()) for net in (row, one))
     assert three == first
     assert_same_gradients(row, x)
 
 
 @pytest.fixture
-def _no_collector():
+def _no_gc():
     gc.collect()
     gc.disable()
     yield
@@ -96,7 +96,7 @@ def memory_of(tensor: torch.Tensor) -> weakref.ref:
     return weakref.ref(tensor.untyped_storage())
 
 
-@pytest.mark.usefixtures("_no_collector")
+@pytest.mark.usefixtures("_no_gc")
 @pytest.mark.parametrize("backward", [True, False])
 def test_nothing_stays_behind(backward) -> None:
     net = nin(unit)
@@ -113,9 +113,9 @@ def test_nothing_stays_behind(backward) -> None:
     assert not recompute._outputs
 
 
-@pytest.mark.usefixtures("_no_collector")
+@pytest.mark.usefixtures("_no_gc")
 @pytest.mark.parametrize("last", [torch.sigmoid, torch.log_softmax, torch.exp])
-def test_operators_that_keep_their_own_output_hold_no_graph(last) -> None:
+def test_operators_that_save_their_own_output_hold_no_graph(last) -> None:
     options = {"dim": 1} if last is torch.log_softmax else {}
     with recompute_outputs():
         y = last(conv()(unit()(images())), **options)
@@ -124,27 +124,27 @@ def test_operators_that_keep_their_own_output_hold_no_graph(last) -> None:
     assert held() is None
 
 
-@pytest.mark.usefixtures("_no_collector")
+@pytest.mark.usefixtures("_no_gc")
 def test_an_output_that_lives_on_does_not_hold_its_input() -> None:
     first, act = conv(), unit()
     with recompute_outputs():
         x = first(images())
         y = act(x)
         conv()(y).sum().backward()
-        behind = memory_of(x)
+        references = memory_of(x)
         del x
-        assert behind() is None
+        assert references() is None
         assert_same_gradients(conv(), y.detach())  # cannot be recomputed any more: is kept
 
 
-@pytest.mark.usefixtures("_no_collector")
+@pytest.mark.usefixtures("_no_gc")
 def test_an_output_that_lives_on_does_not_hold_its_parameters() -> None:
     act = unit()
-    behind = [weakref.ref(p) for p in act.parameters()]
+    references = [weakref.ref(p) for p in act.parameters()]
     with recompute_outputs():
         y = act(images()).detach()
     del act
-    assert [p() for p in behind] == [None] * 4
+    assert [p() for p in references] == [None] * 4
     assert y.isfinite().all()  # is still there
 
 
@@ -160,7 +160,7 @@ def count_calls(monkeypatch) -> list:
     return calls
 
 
-def test_everyone_who_needs_an_output_has_it_computed(monkeypatch) -> None:
+def test_an_output_is_recomputed_for_every_layer(monkeypatch) -> None:
     calls = count_calls(monkeypatch)
     with recompute_outputs():
         y = unit()(images(requires_grad=True))
@@ -170,7 +170,7 @@ def test_everyone_who_needs_an_output_has_it_computed(monkeypatch) -> None:
 
 
 def test_nothing_is_recomputed_where_it_would_save_nothing(monkeypatch) -> None:
-    """If no gradient goes through the unit, nobody else keeps its input."""
+    """If no gradient goes through the unit, no other layer saves its input."""
     calls = count_calls(monkeypatch)
     act = unit().requires_grad_(False)
     with recompute_outputs():
@@ -181,8 +181,8 @@ def test_nothing_is_recomputed_where_it_would_save_nothing(monkeypatch) -> None:
     assert len(calls) == 2
 
 
-@pytest.mark.usefixtures("_no_collector")
-def test_a_checkpointed_region_keeps_no_more_than_before() -> None:
+@pytest.mark.usefixtures("_no_gc")
+def test_a_checkpointed_region_saves_no_more_than_before() -> None:
     first, act, last = conv(), unit(), conv()
     seen = []
 

@@ -1,4 +1,4 @@
-"""Recomputed outputs in two real processes: DDP, and FSDP2, which frees parameters in between."""
+"""recompute_outputs in two processes: DDP, and FSDP2, which frees parameters in between."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""Every execution against the float64 reference, on everything a tensor can be."""
+"""Every backend against the float64 reference: layouts, dtypes, special values, derivatives."""
 
 import functools
 
@@ -9,7 +9,7 @@ from torch.autograd import forward_ad, gradcheck, gradgradcheck
 
 import torch_srelu
 from checks import (
-    EXECUTIONS,
+    BACKENDS,
     LAYOUTS,
     Problem,
     assert_three_way,
@@ -23,23 +23,23 @@ from checks import (
 )
 from torch_srelu.ops import custom_ops
 
-pytestmark = pytest.mark.parametrize("execution", EXECUTIONS)
+pytestmark = pytest.mark.parametrize("backend", BACKENDS)
 
 
 @settings(max_examples=80)
 @given(problem=problems())
-def test_values_and_gradients(execution: str, problem: Problem) -> None:
-    assume(takes(execution, problem))
-    assert_three_way(problem, execution)
+def test_values_and_gradients(backend: str, problem: Problem) -> None:
+    assume(takes(backend, problem))
+    assert_three_way(problem, backend)
 
 
 @settings(max_examples=40)
 @given(problem=problems(special=True, max_side=4))
-def test_nan_and_infinity(execution: str, problem: Problem) -> None:
+def test_nan_and_infinity(backend: str, problem: Problem) -> None:
     """NaN in, NaN out; infinities follow the tail, and a flat tail stays flat."""
-    assume(takes(execution, problem))
-    with using(execution):
-        y, grads = problem.to(device_of(execution)).run()
+    assume(takes(backend, problem))
+    with using(backend):
+        y, grads = problem.to(device_of(backend)).run()
     expected_y, expected = problem.plain(torch.float64)
     torch.testing.assert_close(y.cpu().isnan(), expected_y.isnan())
     torch.testing.assert_close(y.cpu().isinf(), expected_y.isinf())
@@ -50,16 +50,16 @@ def test_nan_and_infinity(execution: str, problem: Problem) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("run", [1, 64])  # neighbours in memory of one channel
 def test_with_unit_right_slope_the_right_threshold_changes_no_bit(
-    execution: str, run: int, dtype: torch.dtype
+    backend: str, run: int, dtype: torch.dtype
 ) -> None:
-    """Also where it crosses the left one and inputs lie on either: a thaw changes no output."""
+    """Also where it crosses the left one and inputs lie on either: unfreezing changes no output."""
     torch.manual_seed(0)
-    device, channels = device_of(execution), 40
+    device, channels = device_of(backend), 40
     t_l, a_l, away = torch.randn(3, channels, device=device)
     t_l = t_l.to(dtype).float()
     one, x = torch.ones_like(t_l), torch.randn(3, channels, run, device=device)
     x[1], x[2] = t_l[:, None], (t_l + away)[:, None]
-    with using(execution):
+    with using(backend):
         y, *others = (
             torch_srelu.srelu(x.to(dtype), t_r, one, t_l, a_l)
             for t_r in (t_l.abs() + 9, t_l, t_l + away, t_l - 9)
@@ -67,7 +67,7 @@ def test_with_unit_right_slope_the_right_threshold_changes_no_bit(
     assert all(torch.equal(y, other) for other in others)
 
 
-@functools.lru_cache(maxsize=1)  # every execution in turn gets it, and what is expected of them
+@functools.lru_cache(maxsize=1)  # shared by all backends, with its expected results
 def _large_problem(shape: tuple[int, ...], layout: str, shared: bool) -> Problem:
     torch.manual_seed(0)
     x = lay_out(torch.randn(shape), layout)
@@ -81,25 +81,25 @@ def _large_problem(shape: tuple[int, ...], layout: str, shared: bool) -> Problem
 )
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
 @pytest.mark.parametrize("shared", [False, True])
-def test_tensors_of_many_blocks(execution: str, shape, layout: str, shared: bool) -> None:
-    """Large enough for several chunks, tiles and flushes, in both shapes of loop."""
-    if execution == "triton" and device_of(execution) == "cpu":  # the interpreter is slow
+def test_tensors_of_many_blocks(backend: str, shape, layout: str, shared: bool) -> None:
+    """Large enough for several chunks, tiles and flushes, in both access patterns."""
+    if backend == "triton" and device_of(backend) == "cpu":  # the interpreter is slow
         part = 16 if len(shape) > 2 else 32
         shape = (max(2, shape[0] // part), *shape[1:])
-    assert_three_way(_large_problem(shape, layout, shared), execution)
+    assert_three_way(_large_problem(shape, layout, shared), backend)
 
 
-def test_gradcheck(execution: str) -> None:
-    x, params = double_problem(execution)
-    with using(execution):
+def test_gradcheck(backend: str) -> None:
+    x, params = double_problem(backend)
+    with using(backend):
         assert gradcheck(torch_srelu.srelu, (x, *params), check_batched_grad=True)
 
 
-def test_gradgradcheck(execution: str) -> None:
-    x, params = double_problem(execution)
-    with using(execution):
+def test_gradgradcheck(backend: str) -> None:
+    x, params = double_problem(backend)
+    with using(backend):
         # the interpreter is slow; fast mode checks a random direction instead of every one
-        fast = execution == "triton" and device_of(execution) == "cpu"
+        fast = backend == "triton" and device_of(backend) == "cpu"
         assert gradgradcheck(torch_srelu.srelu, (x, *params), fast_mode=fast)
 
 
@@ -110,36 +110,36 @@ def _finite_difference(function, points, tangents, step=1e-6):
 
 
 @pytest.mark.parametrize("how", ["eager", "compiled"])
-def test_forward_mode(execution: str, how: str) -> None:
+def test_forward_mode(backend: str, how: str) -> None:
     """jvp, plain and inside torch.compile, against finite differences: never silently zero."""
-    x, params = double_problem(execution)
+    x, params = double_problem(backend)
     points = tuple(t.detach() for t in (x, *params))
     tangents = tuple(torch.randn_like(p) for p in points)
 
     def jvp(*both):
         return torch.func.jvp(torch_srelu.srelu, both[:5], both[5:])[1]
 
-    with using(execution):
+    with using(backend):
         run = torch.compile(jvp, fullgraph=True, backend="aot_eager") if how == "compiled" else jvp
         expected = _finite_difference(torch_srelu.srelu, points, tangents)
         torch.testing.assert_close(run(*points, *tangents), expected, rtol=1e-6, atol=1e-6)
 
 
-def test_dual_tensors(execution: str) -> None:
-    x, params = double_problem(execution)
+def test_dual_tensors(backend: str) -> None:
+    x, params = double_problem(backend)
     tangent = torch.randn_like(x)
-    with using(execution), forward_ad.dual_level():
+    with using(backend), forward_ad.dual_level():
         dual = forward_ad.make_dual(x.detach(), tangent)
         got = forward_ad.unpack_dual(torch_srelu.srelu(dual, *params)).tangent
-    with using(execution):
+    with using(backend):
         (expected,) = torch.autograd.grad(torch_srelu.srelu(x, *params), x, torch.ones_like(x))
     torch.testing.assert_close(got, tangent * expected)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_opcheck(execution: str, layout: str) -> None:
-    x, params = double_problem(execution, layout)
-    with using(execution):
+def test_opcheck(backend: str, layout: str) -> None:
+    x, params = double_problem(backend, layout)
+    with using(backend):
         opcheck(custom_ops.srelu, (x, *params, 1, False), layout)
         arguments = (torch.randn_like(x), x, *params, 1)
         opcheck(custom_ops.srelu_backward, (*arguments, True, True), layout)
@@ -147,31 +147,31 @@ def test_opcheck(execution: str, layout: str) -> None:
 
 
 @pytest.mark.parametrize("shape", [(8, 24, 300), (1500, 24)])
-def test_parameter_gradients_repeat_to_the_bit(execution: str, shape) -> None:
+def test_parameter_gradients_repeat_to_the_bit(backend: str, shape) -> None:
     torch.manual_seed(0)
-    if execution == "triton" and device_of(execution) == "cpu":  # the interpreter is slow
+    if backend == "triton" and device_of(backend) == "cpu":  # the interpreter is slow
         shape = (shape[0], 3, *shape[2:])
     channels = shape[1]
     problem = Problem(
         torch.randn(shape), [torch.randn(channels) for _ in range(4)], torch.randn(shape), 1
     )
-    problem = problem.to(device_of(execution))
-    with using(execution):
+    problem = problem.to(device_of(backend))
+    with using(backend):
         first = problem.run()[1]
         for _ in range(2):
             assert all(torch.equal(a, b) for a, b in zip(first, problem.run()[1], strict=True))
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
-def test_forward_has_the_bits_of_the_reference(execution: str, layout: str) -> None:
+def test_forward_has_the_bits_of_the_reference(backend: str, layout: str) -> None:
     """All instruction sets agree; a GPU, which has a fused multiply-add, is one rounding better."""
-    if device_of(execution) == "cuda":
+    if device_of(backend) == "cuda":
         pytest.skip("fused multiply-add")
     torch.manual_seed(0)
     x = lay_out(3 * torch.randn(4, 20, 16, 17), layout)
     problem = Problem(x, [torch.randn(20) for _ in range(4)], torch.randn_like(x), 1)
-    with using(execution):
-        y, grads = problem.to(device_of(execution)).run()
+    with using(backend):
+        y, grads = problem.to(device_of(backend)).run()
     expected_y, expected = problem.plain(torch.float32)
     assert torch.equal(y.cpu(), expected_y)
     assert torch.equal(grads[0].cpu(), expected[0])

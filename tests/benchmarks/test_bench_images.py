@@ -1,4 +1,4 @@
-"""The benchmark of photographs: it measures kept images, streamed ones and the stream alone."""
+"""The benchmark of photographs: images in memory, streamed, and the stream alone."""
 
 import csv
 from dataclasses import replace
@@ -9,7 +9,7 @@ import pytest
 
 from torch_srelu.lab.paper.rows import SYSTEMS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.usefixtures("one_thread")

@@ -1,10 +1,10 @@
-"""The benchmark of the initialisation: it runs on a few images, and its record becomes a table."""
+"""The benchmark of AdaptiveInit: a few images, records, tables."""
 
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture

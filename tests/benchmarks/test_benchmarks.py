@@ -1,4 +1,4 @@
-"""The benchmark runs, and the README shows what its records say."""
+"""The benchmark of the operator, the committed records and the tables made from them."""
 
 import csv
 import re
@@ -9,7 +9,7 @@ import torch
 
 from torch_srelu.lab.analysis.op_timing import FLOOR, PASSES, Case, measure
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 COMMITTED = ROOT / "benchmarks" / "results"
 TINY = Case((4, 8, 6, 6), torch.float32, "channels_last")
 

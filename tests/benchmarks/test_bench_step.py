@@ -1,4 +1,4 @@
-"""The benchmark of training steps: it runs on small sizes, and its records become tables."""
+"""The benchmark of training steps: small sizes, records, tables."""
 
 import csv
 import sys
@@ -9,7 +9,7 @@ import torch
 
 from torch_srelu.lab.records.collect_env import environment
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
