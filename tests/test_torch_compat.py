@@ -302,7 +302,12 @@ def _error_without(name: str, checks: tuple[Callable[[], None], ...]) -> str:
 @pytest.fixture(scope="module")
 def errors() -> dict[str, str]:
     done = subprocess.run(
-        [sys.executable, __file__], capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, __file__],
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},  # CUDA does not survive a fork
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

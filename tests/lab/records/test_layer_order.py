@@ -19,7 +19,7 @@ from torch_srelu.lab.training.loop import train
 def test_networks_of_old_records_have_their_order(net):
     plan = network_registry.NETWORKS[net]
     for act in ("srelu", "relu", "maxout"):
-        if plan.refusal(activation(act)) is None:
+        if plan.incompatibility(activation(act)) is None:
             names = [name for name, _ in plan.build(act).activations()]
             assert sort_layers(reversed(names), default_order(net)) == names
 

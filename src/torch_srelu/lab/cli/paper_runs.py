@@ -208,7 +208,7 @@ class ProgressLines:
                 assert event.record is not None
                 self._remove(key, 1.0)
                 self.results |= run_record.results([event.record])
-                self._print(f"{name}: {outcome_in_words(event.record)}")
+                self._print(f"{name}: {', '.join(outcome_in_words(event.record))}")
             case "stopped":
                 self._print(f"{name}: stopped at {self._remove(key):.0%}")
             case "dropped":
