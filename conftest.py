@@ -44,6 +44,13 @@ collect_ignore = [
 ]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests in a browser are slow ones."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(autouse=True)
 def _fresh_compiler():
     """torch.compile gives up on a function that it has compiled too often, in whatever test."""

@@ -26,6 +26,7 @@ def records(folder):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 def test_measures_records_and_tabulates(bench_step, tmp_path, monkeypatch):
     pytest.importorskip("torchvision")

@@ -33,6 +33,7 @@ def build(name):
     return timm.create_model(name, num_classes=10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*ZOO, *FAMILIES])
 def test_a_known_network_is_the_same_and_wholly_converted(name):
     net = build(name).eval()

@@ -43,6 +43,7 @@ class Recording(AdaptiveInitCallback):
         self.t_r = pl_module.net[1].t_r.detach().clone()
 
 
+@pytest.mark.slow
 def test_all_processes_measure_the_network_of_the_first(tmp_path):
     run_in_two_processes(_fit, tmp_path)
 

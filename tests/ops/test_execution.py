@@ -76,6 +76,7 @@ def _large_problem(shape: tuple[int, ...], layout: str, shared: bool) -> Problem
     return Problem(x, params, torch.randn(shape), 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shape", [(64, 40, 9, 8), (64, 40, 32, 16), (2, 3, 5003), (5000, 33), (70000, 3)]
 )

@@ -76,6 +76,7 @@ def losses(backend: str | None = None, mode: str | None = None) -> list[float]:
     return curve
 
 
+@pytest.mark.slow
 def test_a_network_trains_in_lock_step_with_the_reference() -> None:
     """Two networks, the same but for the backend, follow the same loss curve."""
     fused, plain = losses(), losses("reference")

@@ -98,6 +98,7 @@ def test_without_time_nothing_is_started(tmp_path: Path) -> None:
     assert run_record.find(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_one_fails_one_waits_for_another_and_all_are_reported(tmp_path: Path) -> None:
     failing = recipe("mnist", "relu", 1)  # whose data are not there
     base = recipe("digits", "lrelu", 1, epochs=2, options={"slope": 0.2})
@@ -146,6 +147,7 @@ def test_a_run_that_cannot_be_saved_when_it_is_stopped_has_failed(tmp_path: Path
     assert len(list((tmp_path / LOGS).iterdir())) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("saved", [True, False])
 def test_closing_raises_if_a_run_could_not_be_saved(tmp_path: Path, saved: bool) -> None:
     run = recipe("digits", "relu", 1, epochs=5000)

@@ -113,6 +113,7 @@ def test_equal_seeds_give_equal_weights_for_every_activation():
         assert torch.equal(a.weights.weight, b.weights.weight)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_a_compiler_sees_the_whole_network(net):
     """All heads and losses are one graph."""

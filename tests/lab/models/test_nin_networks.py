@@ -139,6 +139,7 @@ def test_a_gpu_block_takes_its_bias_along(frozen: bool) -> None:
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", [torch.nn.ReLU(), SReLU(10)])
 @pytest.mark.parametrize(("kernel", "needs_grad"), [(3, False), (3, True), (1, True)])
 def test_a_compiled_block_is_the_plain_block(act, kernel: int, needs_grad: bool) -> None:

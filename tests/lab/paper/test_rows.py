@@ -100,6 +100,7 @@ def small_data(run: Run, root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root / "data"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [kind for kind in SMALL if kind not in TWINS])
 def test_it_trains_two_steps_and_is_collected(kind, tmp_path, monkeypatch) -> None:
     data = small_data(SMALL[kind], tmp_path, monkeypatch)
@@ -118,6 +119,7 @@ def test_its_twin_for_more_classes_trains_two_steps(kind, tmp_path, monkeypatch)
     assert not all(map(torch.equal, before, session.net.parameters()))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_googlenet_trains_adapts_and_is_collected(tmp_path) -> None:
     classes = [f"n{c:02}" for c in range(10)]

@@ -79,6 +79,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("net", "activation"), CASES)
 def test_it_learns_and_goes_on_bit_for_bit(tmp_path, net, activation):
     run = run_of(net, activation)

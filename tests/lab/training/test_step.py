@@ -124,6 +124,7 @@ def test_no_step_waits_for_the_device(name: str):
     assert reads.found == looks
 
 
+@pytest.mark.slow
 def test_compiled_pools_have_the_gradient_of_plain_ones():
     """Windows that the border cuts included, where compilers have been wrong."""
     torch.manual_seed(0)

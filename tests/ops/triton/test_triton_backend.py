@@ -80,6 +80,7 @@ def small_rows(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     triton._backward_launch.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_rows")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize(
@@ -104,6 +105,7 @@ def test_rows(shape, dtype: torch.dtype) -> None:
     assert_three_way(Problem(x, params, grad, 1), "triton")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "complete"),  # whether all steps are
     [

@@ -18,6 +18,8 @@ import pytest
 
 pytest.importorskip("triton")
 
+pytestmark = pytest.mark.slow  # kernels are compiled for several GPUs
+
 TRITON = [int(part) for part in version("triton").split(".")[:2]]
 
 # In a process of its own: here, Triton is the interpreter.
