@@ -7,8 +7,7 @@ whether a call has a signature that was seen before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -28,14 +27,6 @@ MAX_SHAPES = 4096  # shapes of x (with dim and device) that are cached
 MAX_SIGNATURES = 16  # signatures that share such a shape
 
 
-class Guard(Protocol):
-    """torch.compile's guards on tensors: class, dispatch keys, dtype, sizes, strides, grad."""
-
-    def check(self, *tensors: object) -> bool:
-        """Whether these tensors have the signature of those that the guard was made of."""
-        ...
-
-
 class PreparedCall:
     """SReLU of tensors of one signature; a backend adds ``forward`` and ``backward``.
 
@@ -47,7 +38,7 @@ class PreparedCall:
     def __init__(self, x: Tensor, params: Parameters) -> None:
         self._metadata_of_x = _metadata(x)
         self._metadata_of_params = (params.t_r.shape, (1,), compute_dtype(x), x.device)
-        self._guard: Guard | None = None
+        self._guard: Any = None
 
     def takes(self, *tensors: Tensor) -> bool:
         """Whether ``backward`` can read these: a gradient, the input, its parameters and bias.
@@ -72,7 +63,7 @@ def _metadata(t: Tensor) -> tuple:
     return t.shape, t.stride(), t.dtype, t.device
 
 
-_calls: dict[tuple, list[tuple[Guard, AnyPreparedCall]]] = {}
+_calls: dict[tuple, list[tuple[Any, AnyPreparedCall]]] = {}
 
 
 def lookup(x: Tensor, params: Parameters, dim: int, bias: Tensor | None) -> AnyPreparedCall | None:
@@ -110,9 +101,3 @@ def add(x: Tensor, params: Parameters, dim: int, bias: Tensor | None) -> AnyPrep
     calls.append((guard, call))
     del calls[:-MAX_SIGNATURES]
     return call
-
-
-def prepared(x: Tensor, params: Sequence[Tensor], dim: int, bias: Tensor | None):
-    """`lookup`, else `add`."""
-    params = Parameters(*params)
-    return lookup(x, params, dim, bias) or add(x, params, dim, bias)

@@ -128,16 +128,8 @@ class PreparedCpuCall(PreparedCall):
         super().__init__(x, params)
         self._view = view
 
-    def forward(
-        self,
-        x: Tensor,
-        t_r: Tensor,
-        a_r: Tensor,
-        t_l: Tensor,
-        a_l: Tensor,
-        _bias: Tensor | None = None,
-    ) -> Tensor:
-        return forward(x, Parameters(t_r, a_r, t_l, a_l), self._view)
+    def forward(self, x: Tensor, *per_channel: Tensor | None) -> Tensor:
+        return forward(x, Parameters(*per_channel[:4]), self._view)  # type: ignore[arg-type]
 
     def backward(self, grad: Tensor, x: Tensor, *params: Tensor) -> tuple[Tensor, ...]:
         """The gradients of ``x`` and of its four parameters."""

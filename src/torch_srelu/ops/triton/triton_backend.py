@@ -225,17 +225,9 @@ class PreparedTritonCall(PreparedCall):
         self._forward = _forward_launch(view, x.dtype)
         self._backward = _backward_launch(view, x.dtype, True, True, int(bias is not None))
 
-    def forward(
-        self,
-        x: Tensor,
-        t_r: Tensor,
-        a_r: Tensor,
-        t_l: Tensor,
-        a_l: Tensor,
-        bias: Tensor | None = None,
-    ) -> Tensor:
+    def forward(self, x: Tensor, *per_channel: Tensor | None) -> Tensor:
         y = torch.empty_like(x)
-        self._forward(self._key, x, y, t_r, a_r, t_l, a_l, bias)
+        self._forward(self._key, x, y, *per_channel)
         return y
 
     def fits(self, grad: Tensor, x: Tensor, *per_channel: Tensor) -> bool:
