@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence, Set
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -18,23 +18,21 @@ from ..analysis.comparison_tables import terminal as comparison_text
 from ..config.run import Run
 from ..data.datasets import dataset
 from ..data.locations import locate
-from ..engine.local_processes import Event, UnsavedRunsError, train_runs
+from ..engine.local_processes import UnsavedRunsError, train_runs
 from ..paper.experiments import (
     BLOCKS,
     REHEARSAL,
-    Experiment,
     required_runs,
     select_experiments,
     with_dependencies,
 )
 from ..paper.results import PaperResults, results_folder
 from ..records import archives, run_record
-from ..records.run_record import Results
 from ..runtime.distributed import choose_device
-from .board import QUIET_SECONDS, outcome_in_words
+from .board import ProgressLines, RunProgress
 from .data_commands import DataFolder, check_data_folder
 from .report_command import RECORDS
-from .terminal import INTERRUPTED, console, duration, errors, fail, one_line_errors
+from .terminal import INTERRUPTED, console, errors, fail, one_line_errors
 from .train_commands import Device, RecordsFolder
 
 Blocks = Annotated[
@@ -82,9 +80,11 @@ def run(
             choose_device(device)
             check_data_folder(data)
             _find_data((r for r in required_runs(experiments, known) if r.key() not in known), data)
-        progress = ProgressLines(experiments, known)
+        plan = partial(required_runs, experiments)
+        progress = RunProgress(plan, known)
+        lines = ProgressLines(progress, console)
         events = train_runs(
-            lambda known: required_runs(experiments, known),
+            plan,
             records_folder,
             data,
             known=committed,
@@ -95,7 +95,7 @@ def run(
         try:
             with closing(events):
                 for event in events:
-                    progress.update(event)
+                    lines.update(event)
         except KeyboardInterrupt:
             errors.print("Stopped: checkpoints are written, the same command goes on from there.")
             raise typer.Exit(INTERRUPTED) from None
@@ -169,74 +169,6 @@ def collect(
         if missing := len(found.missing(experiments)):
             where = " ".join(blocks or ["all blocks"])
             console.print(f"{counted(missing, 'run')} of {where} without a result.")
-
-
-class ProgressLines:
-    """Prints runs side by side in lines: each end, and a sign of life between them.
-
-    Args:
-        experiments: What is being trained.
-        known: Results that were there before.
-    """
-
-    def __init__(self, experiments: Sequence[Experiment], known: Results) -> None:
-        self.experiments, self.results = experiments, dict(known)
-        self.shares: dict[str, float] = {}  # of the runs under way
-        self.failed = 0
-        self._first: dict[str, float] = {}  # where they were when they began here
-        self._gained = 0.0  # by those that have ended
-        self._began = self._printed = time.monotonic()
-
-    def update(self, event: Event | None) -> None:
-        """Takes in what happened; None means that nothing did."""
-        if event is not None:
-            self._take_in(event)
-        if time.monotonic() - self._printed >= QUIET_SECONDS and self.shares:
-            least, most = min(self.shares.values()), max(self.shares.values())
-            self._print(f"{len(self.shares)} under way, {least:.0%} to {most:.0%} done")
-
-    def _take_in(self, event: Event) -> None:
-        key, name = event.run.key(), f"{event.run.net} {event.run.activation}"
-        name += f" seed {event.run.seed}"
-        match event.kind:
-            case "started":
-                self.shares[key] = 0.0
-            case "progress":
-                self.shares[key] = event.share
-                self._first.setdefault(key, event.share)
-            case "ended":
-                assert event.record is not None
-                self._remove(key, 1.0)
-                self.results |= run_record.results([event.record])
-                self._print(f"{name}: {outcome_in_words(event.record)}")
-            case "stopped":
-                self._print(f"{name}: stopped at {self._remove(key):.0%}")
-            case "dropped":
-                self._remove(key)
-                self._print(f"{name}: not needed any more, by the results there are now")
-            case _:
-                self._remove(key)
-                self.failed += 1
-                self._print(f"{name}: failed, {event.words}")
-
-    def _remove(self, key: str, share: float | None = None) -> float:
-        last = self.shares.pop(key, 0.0)
-        reached = last if share is None else share
-        self._gained += reached - self._first.pop(key, 0.0)
-        return reached
-
-    def _print(self, line: str) -> None:
-        self._printed = time.monotonic()
-        runs = required_runs(self.experiments, self.results)
-        done = sum(run.key() in self.results for run in runs)
-        status = f"{done} of {counted(len(runs), 'run')}"
-        under_way = (share - self._first.get(key, share) for key, share in self.shares.items())
-        gained = self._gained + sum(under_way)
-        if gained > 0 and done < len(runs):
-            left = len(runs) - done - sum(self.shares.values())
-            pace = (self._printed - self._began) / gained
-            status += f", about {duration(max(0.0, left * pace))} left"
-        console.print(Text(f"{line}; {status}"), soft_wrap=True)
 
 
 def _overview() -> Table:

@@ -187,13 +187,13 @@ def _train_all(
     try:
         with (
             plain_warnings(),
-            shown(board, console) as view,
+            shown(board, console) as update,
             closing(TensorBoardWriter()) as writer,
             _stop_on_interrupt() as stop,
         ):
 
             def on_step(progress: Progress) -> None:
-                view.see(progress_event(progress))
+                update(progress_event(progress))
 
             def on_epoch(progress: Progress) -> None:
                 on_step(progress)
@@ -202,7 +202,7 @@ def _train_all(
 
             for run in runs:
                 record = train_run(run, folder, data, on_epoch, on_step, device, stop=stop)
-                view.see(Event(run, "ended", 1.0, record=record))
+                update(Event(run, "ended", 1.0, record=record))
                 if tensorboard and IS_RANK_0:
                     writer.complete(record)
                 found.append(record)
