@@ -11,7 +11,7 @@ from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from ..._text import counted
@@ -98,10 +98,10 @@ class Board(RunProgress):
 
     def __rich__(self) -> RenderableType:
         seeds = sorted({run.seed for run in self.runs})
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-        table.add_column("test error %")
-        for seed in seeds:
-            table.add_column(f"seed {seed}", justify="right", min_width=8)
+        columns = [Column(f"seed {seed}", justify="right", min_width=8) for seed in seeds]
+        table = Table(
+            "test error %", *columns, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False
+        )
         by_place = {(self.names[run.key()], run.seed): run for run in self.runs}
         for name in dict.fromkeys(self.names.values()):
             cells = (by_place.get((name, seed)) for seed in seeds)
