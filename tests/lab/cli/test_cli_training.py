@@ -212,7 +212,7 @@ def board(tmp_path: Path) -> Board:
         board.update(Event(record.run, "ended", 1.0, record=record))
     assert board.status() == "2 of 3 runs"  # nothing was trained yet
     for share in (0.25, 0.5):
-        progress = Progress(half.run, half.folder, 2, share, 0.0, "frozen", half.metrics[1])
+        progress = Progress(half.run, half.folder, 2, share, "frozen", half.metrics[1], False)
         board.update(progress_event(progress))
     return board
 
