@@ -85,7 +85,7 @@ class Bench:
 
     def forward(self, net: nn.Module, batch: Tensor) -> Tensor:
         self.calls += 1
-        return forward(net, batch, self.step.run)
+        return forward(net, batch, self.step.run)[0]
 
     @torch.no_grad()
     def forwards(self) -> None:

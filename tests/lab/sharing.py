@@ -16,7 +16,6 @@ import torch.distributed as dist
 from torch_srelu.lab.config.recipes import recipe
 from torch_srelu.lab.config.run import Run
 from torch_srelu.lab.runtime.distributed import init_process_group, world_size
-from torch_srelu.lab.training.clock import Clock
 from torch_srelu.lab.training.loop import fit, train
 from torch_srelu.lab.training.trainer import Trainer
 
@@ -26,7 +25,7 @@ CPU = torch.device("cpu")
 def trained(world: int) -> Trainer:
     """A network trained by ``world`` processes."""
     trainer = Trainer(run_of(world), None, CPU, init_process_group(world, CPU), capture=False)
-    assert fit(trainer, Clock(), Path()) == "finished"
+    assert fit(trainer, Path()) == "finished"
     return trainer
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from command import process, srelu
 from reproduction import WRONG, ended
 from specimens import record_of
 
-from torch_srelu.lab.cli.paper_runs import ProgressLines
+from torch_srelu.lab.cli.board import ProgressLines, RunProgress
+from torch_srelu.lab.cli.terminal import console
 from torch_srelu.lab.engine.local_processes import Event
 from torch_srelu.lab.paper.experiments import required_runs, select_experiments
 from torch_srelu.lab.paper.rows import ROWS
@@ -68,7 +70,8 @@ def test_lines_count_what_was_there_and_what_has_ended(tmp_path: Path, capsys) -
     chosen = select_experiments(["headline-cifar10"])
     runs = required_runs(chosen, {})
     there = run_record.results(ended(tmp_path, run) for run in runs[:5])
-    view = ProgressLines(chosen, there)
+    progress = RunProgress(partial(required_runs, chosen), there)
+    view = ProgressLines(progress, console)
     record = ended(tmp_path, runs[5])
     for kind, share in (("started", 0.0), ("progress", 0.25), ("progress", 0.75)):
         view.update(Event(runs[5], kind, share))
@@ -82,7 +85,7 @@ def test_lines_count_what_was_there_and_what_has_ended(tmp_path: Path, capsys) -
     assert "6 of 9 runs, about" in first
     assert second == "nin-cifar10 relu seed 3: failed, exit code 1, log in here"
     assert third.startswith("and why; 6 of 9 runs")
-    assert view.failed == 1
+    assert progress.failed == 1
 
 
 def test_collect_takes_what_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,12 +209,11 @@ def board(tmp_path: Path) -> Board:
     half = specimen(tmp_path, "srelu", 1, status=None)
     board = Board(["relu", "relu", "srelu"], [r.run for r in (*done, half)])
     for record in done:
-        board.see(Event(record.run, "ended", 1.0, record=record))
-    assert board.seconds_left is None  # nothing was trained yet
+        board.update(Event(record.run, "ended", 1.0, record=record))
+    assert board.status() == "2 of 3 runs"  # nothing was trained yet
     for share in (0.25, 0.5):
-        progress = Progress(half.run, half.folder, 2, share, 0.0, "frozen", half.metrics[1])
-        board.see(progress_event(progress))
-    assert board.seconds_left is not None
+        progress = Progress(half.run, half.folder, 2, share, "frozen", half.metrics[1], False)
+        board.update(progress_event(progress))
     return board
 
 
@@ -233,12 +232,12 @@ def test_board_is_live_on_a_terminal_and_lines_elsewhere(
     board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torch_srelu.lab.cli.board.QUIET_SECONDS", 0)
-    assert board.now is not None
+    (now,) = board.running.values()
     for terminal in (True, False):
         output = io.StringIO()
         console = Console(file=output, force_terminal=terminal, width=80)
-        with shown(board, console) as view:
-            view.see(board.now)
+        with shown(board, console) as update:
+            update(now)
         text = output.getvalue()
         assert ("seed 2" in text) == terminal  # the table's heading
         assert ("\x1b" in text) == terminal

@@ -24,15 +24,15 @@ def test_processes_that_share_a_batch_use_the_masks_of_one(layout):
     x = torch.ones(8, 6, 4, 4).contiguous(memory_format=layout)
     whole = DropoutStream(5, CPU)
     whole.seek(11)
-    expected = whole.keep(x, 0.5)
+    expected = whole.fill(torch.empty_like(x), 0.5)
     parts = []
     for rank in range(4):
         stream = DropoutStream(5, CPU, rank, world=4)
         stream.seek(11)
-        parts.append(stream.keep(x[2 * rank :][:2], 0.5))
+        parts.append(stream.fill(torch.empty_like(x[2 * rank :][:2]), 0.5))
     assert torch.equal(torch.cat(parts), expected)
     whole.seek(12)
-    assert not torch.equal(whole.keep(x, 0.5), expected)
+    assert not torch.equal(whole.fill(torch.empty_like(x), 0.5), expected)
 
 
 def test_dropout_keeps_the_mean_and_rests_in_eval_mode():
@@ -54,6 +54,6 @@ def test_torch_s_own_random_state_is_left_alone():
     before = torch.random.get_rng_state()
     stream = DropoutStream(0, CPU)
     stream.seek(0)
-    stream.keep(torch.ones(10), 0.5)
+    stream.fill(torch.empty(10), 0.5)
     network_spec("nin-digits").build("apl", seed=0)
     assert torch.equal(torch.random.get_rng_state(), before)

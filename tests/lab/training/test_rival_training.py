@@ -24,8 +24,7 @@ from torch_srelu.lab.models.sequential import (
 )
 from torch_srelu.lab.records import run_record
 from torch_srelu.lab.runtime.distributed import ProcessGroup
-from torch_srelu.lab.training.callbacks import Callback, Progress
-from torch_srelu.lab.training.clock import Clock
+from torch_srelu.lab.training.callbacks import Progress
 from torch_srelu.lab.training.loop import fit, train
 from torch_srelu.lab.training.trainer import Trainer
 
@@ -109,15 +108,14 @@ def test_weights_are_within_their_norms_after_every_step(tmp_path):
     made = trainer_of(run_of("maxout", "maxout", lr=0.3))
     longest: list[float] = []
 
-    class Norms(Callback):
-        def on_step(self, progress: Progress) -> None:
-            for name, limit in (("h0", 1.0), ("h1", 1.5)):
-                weight = made.net.get_submodule(f"{name}.linear").weight
-                norms = weight.detach().flatten(1).norm(dim=1)
-                assert (norms <= limit * (1 + 1e-6)).all()
-                longest.append((norms.max() / limit).item())
+    def check(_: Progress) -> None:
+        for name, limit in (("h0", 1.0), ("h1", 1.5)):
+            weight = made.net.get_submodule(f"{name}.linear").weight
+            norms = weight.detach().flatten(1).norm(dim=1)
+            assert (norms <= limit * (1 + 1e-6)).all()
+            longest.append((norms.max() / limit).item())
 
-    fit(made, Clock(), tmp_path, [Norms()])
+    fit(made, tmp_path, [check])
     assert max(longest) > 1 - 1e-6  # the constraint had something to do
 
 
@@ -125,11 +123,11 @@ def after_epochs(trainer: Trainer, look: Callable[[], T]) -> list[T]:
     """What ``look`` returns after each epoch of the training."""
     seen: list[T] = []
 
-    class Look(Callback):
-        def on_epoch(self, progress: Progress) -> None:
+    def at_ends(progress: Progress) -> None:
+        if progress.ends_epoch:
             seen.append(look())
 
-    fit(trainer, Clock(), Path(), [Look()])
+    fit(trainer, Path(), [at_ends])
     return seen
 
 

@@ -9,8 +9,7 @@ from torch_srelu.lab.config.recipes import recipe
 from torch_srelu.lab.data.tensors import load
 from torch_srelu.lab.models.activation_registry import ACTIVATIONS
 from torch_srelu.lab.runtime.distributed import ProcessGroup
-from torch_srelu.lab.training.callbacks import Callback, Progress
-from torch_srelu.lab.training.clock import Clock
+from torch_srelu.lab.training.callbacks import Progress
 from torch_srelu.lab.training.loop import fit
 from torch_srelu.lab.training.trainer import Trainer
 
@@ -68,7 +67,7 @@ def test_bf16_trains_in_bf16(tmp_path):
     made = Trainer(tiny(precision="bf16"), None, CPU, ProcessGroup(), capture=False)
     for _, block in made.net.layers():
         block.act.register_forward_hook(lambda _m, _i, out: kinds.add(out.dtype))
-    fit(made, Clock(), tmp_path)
+    fit(made, tmp_path)
     assert kinds == {torch.bfloat16}
     assert all(math.isfinite(m.train_loss) for m in made.history.metrics)
     assert all(p.dtype == torch.float32 for p in made.net.parameters())
@@ -78,13 +77,10 @@ def test_the_average_is_that_of_all_weights_seen(tmp_path):
     made = Trainer(tiny("prelu", ema=0.75), None, CPU, ProcessGroup(), capture=False)
     expected = [p.detach().double() for p in made.net.parameters()]
 
-    class Average(Callback):
-        def on_step(self, progress: Progress) -> None:
-            for i, p in enumerate(made.net.parameters()):
-                expected[i] = 0.75 * expected[i] + 0.25 * p.detach().double()
+    def average(_: Progress) -> None:
+        for i, p in enumerate(made.net.parameters()):
+            expected[i] = 0.75 * expected[i] + 0.25 * p.detach().double()
 
-        on_epoch = on_step
-
-    fit(made, Clock(), tmp_path, [Average()])
+    fit(made, tmp_path, [average])
     for found, value in zip(made.training_step.averaged, expected, strict=True):
         torch.testing.assert_close(found.double(), value, rtol=1e-5, atol=1e-6)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from ... import SReLU, srelu
 from ...ops import reference
@@ -58,13 +58,13 @@ class Timing(NamedTuple):
 Provider = tuple[Callable[[Tensor], Tensor], Sequence[Tensor]]
 
 
-def _prelu(channels: int, case: Case, device: str):
-    weight = torch.full((channels,), 0.25, dtype=case.dtype, device=device, requires_grad=True)
+def _prelu(x: Tensor) -> Provider:
+    weight = nn.PReLU(x.shape[1], device=x.device, dtype=x.dtype).weight
     return partial(F.prelu, weight=weight), [weight]
 
 
-def _srelu(channels: int, device: str, form: str) -> Provider:
-    unit = SReLU(channels, t_r=0.5, a_r=0.7, t_l=-0.5, a_l=0.1, device=device)
+def _srelu(x: Tensor, form: str) -> Provider:
+    unit = SReLU(x.shape[1], t_r=0.5, a_r=0.7, t_l=-0.5, a_l=0.1, device=x.device)
     params = (unit.t_r, unit.a_r, unit.t_l, unit.a_l)
     if form == "fused":
         return lambda x: srelu(x, *params), params  # a function, like its rivals
@@ -75,14 +75,14 @@ def _srelu(channels: int, device: str, form: str) -> Provider:
     return torch.compile(plain, dynamic=False) if form == "compiled" else plain, params
 
 
-PROVIDERS: dict[str, Callable[[int, Case, str], Provider]] = {
-    "relu": lambda c, case, device: (F.relu, []),
-    "leaky_relu": lambda c, case, device: (partial(F.leaky_relu, negative_slope=0.2), []),
+PROVIDERS: dict[str, Callable[[Tensor], Provider]] = {
+    "relu": lambda x: (F.relu, []),
+    "leaky_relu": lambda x: (partial(F.leaky_relu, negative_slope=0.2), []),
     "prelu": _prelu,
-    "gelu": lambda c, case, device: (F.gelu, []),
-    "srelu reference": lambda c, case, device: _srelu(c, device, "reference"),
-    "srelu compiled": lambda c, case, device: _srelu(c, device, "compiled"),
-    "srelu fused": lambda c, case, device: _srelu(c, device, "fused"),
+    "gelu": lambda x: (F.gelu, []),
+    "srelu reference": partial(_srelu, form="reference"),
+    "srelu compiled": partial(_srelu, form="compiled"),
+    "srelu fused": partial(_srelu, form="fused"),
 }
 
 
@@ -98,34 +98,24 @@ def measure(
 
     passes: dict[str, dict[str, Callable[[], object]]] = {which: {} for which in PASSES}
     for name in providers:
-        function, params = PROVIDERS[name](case.shape[1], case, device)
+        function, params = PROVIDERS[name](x)
         passes["forward"][name] = partial(function, x)
         passes["forward+backward"][name] = partial(forward_backward, function, params)
         forward_backward(function, params)  # as after the first step of a training
     for which, calls in passes.items():
-        clocks = {"wall": _wall}
+        clocks: dict[str, Callable] = {"wall": _wall}
         if device == "cuda":
-            clocks = {"gpu": _graph_timer(), "wall": _wall_cuda}
+            flush = torch.empty(256 * 2**20, dtype=torch.int8, device="cuda")
+            clocks = {"gpu": partial(_replay, flush), "wall": _wall_cuda}
         for clock, timer in clocks.items():
             negate = partial(torch.neg, x.detach(), out=torch.empty_like(x).detach())
-            seconds = _rounds({FLOOR: negate, **calls}, timer, rounds)
-            for name, times in seconds.items():
+            ready = {name: timer(call) for name, call in ({FLOOR: negate} | calls).items()}
+            found = [{name: timed() for name, timed in ready.items()} for _ in range(rounds)]
+            for name in ready:
                 scale = PASSES[which] if name == FLOOR else 1.0
-                fifths = statistics.quantiles(times, n=5, method="inclusive")
-                p20, p80, median = scale * fifths[0], scale * fifths[3], statistics.median(times)
-                yield Timing(name, case, which, clock, scale * median, p20, p80, rounds)
-
-
-def _rounds(
-    calls: dict[str, Callable[[], object]], timer: Callable, rounds: int
-) -> dict[str, list[float]]:
-    """The times of each call, one from each round, after a warm-up."""
-    ready = {name: timer(call) for name, call in calls.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name, timed in ready.items():
-            seconds[name].append(timed())
-    return seconds
+                times = [scale * seconds[name] for seconds in found]
+                tenths = statistics.quantiles(times, n=10, method="inclusive")
+                yield Timing(name, case, which, clock, tenths[4], tenths[1], tenths[7], rounds)
 
 
 def _wall(call: Callable) -> Callable[[], float]:
@@ -141,42 +131,36 @@ def _wall(call: Callable) -> Callable[[], float]:
     return timed
 
 
-def _wall_cuda(call: Callable, calls: int = 10) -> Callable[[], float]:
+def _wall_cuda(call: Callable) -> Callable[[], float]:
     """The mean over ten calls, as in a training loop."""
-    for _ in range(3):
-        call()
 
     def timed() -> float:
         torch.cuda.synchronize()
         start = time.perf_counter()
-        for _ in range(calls):
+        for _ in range(10):
             call()
         torch.cuda.synchronize()
-        return (time.perf_counter() - start) / calls
+        return (time.perf_counter() - start) / 10
 
+    timed()  # a warm-up
     return timed
 
 
-def _graph_timer() -> Callable[[Callable], Callable[[], float]]:
+def _replay(flush: Tensor, call: Callable) -> Callable[[], float]:
     """Times a call by replaying it as a CUDA graph, which excludes launches from Python.
 
-    A buffer larger than the cache is written before each replay, so that the tensors are read from
-    memory.
+    The buffer ``flush``, larger than the cache, is written before each replay, so that the tensors
+    are read from memory.
     """
-    flush = torch.empty(256 * 2**20, dtype=torch.int8, device="cuda")
+    graph = capture_graph(call)
 
-    def timer(call: Callable) -> Callable[[], float]:
-        graph = capture_graph(call)
+    def timed() -> float:
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        flush.zero_()
+        start.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        return start.elapsed_time(end) / 1e3
 
-        def timed() -> float:
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            flush.zero_()
-            start.record()
-            graph.replay()
-            end.record()
-            end.synchronize()
-            return start.elapsed_time(end) / 1e3
-
-        return timed
-
-    return timer
+    return timed

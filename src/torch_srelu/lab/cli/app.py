@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from torch_srelu import __version__
 
 from . import bench_command, data_commands, paper, report_command, train_commands
+from .terminal import one_line_errors
+
+
+class _OneLineErrors(TyperGroup):
+    """Commands that tell a user's mistakes in one line."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with one_line_errors():
+            return super().invoke(ctx)
+
 
 app = typer.Typer(
     name="srelu",
+    cls=_OneLineErrors,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 import typer
@@ -17,7 +16,7 @@ from ..analysis.op_timing import FLOOR, PROVIDERS, Case, Timing
 from ..records.collect_env import environment
 from ..runtime.distributed import choose_device
 from ..util.choices import check_choice
-from .terminal import console, examples, one_line_errors
+from .terminal import console, examples
 
 EXAMPLES = examples(
     "srelu bench",
@@ -27,13 +26,6 @@ EXAMPLES = examples(
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-class MemoryLayout(StrEnum):
-    """Memory layout of the tensor."""
-
-    contiguous = "contiguous"
-    channels_last = "channels_last"
-
-
 def bench(
     providers: Annotated[
         list[str] | None,
@@ -41,7 +33,9 @@ def bench(
     ] = None,
     shape: Annotated[str, typer.Option(help="Sizes, batch and channels first.")] = "64x192x32x32",
     dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
-    layout: Annotated[MemoryLayout, typer.Option(help="Memory layout.")] = MemoryLayout.contiguous,
+    layout: Annotated[
+        Literal["contiguous", "channels_last"], typer.Option(help="Memory layout.")
+    ] = "contiguous",
     rounds: Annotated[int, typer.Option(min=2, help="How often everything is timed.")] = 10,
 ) -> None:
     """Time SReLU and its rivals on a GPU if there is one, else on the CPU.
@@ -49,19 +43,18 @@ def bench(
     Medians over rounds in which every provider takes its turn; read the ratios to relu. The byte
     floor is the time of negating the same tensor, in proportion to the bytes that must move.
     """
-    with one_line_errors():
-        for provider in providers or ():
-            check_choice("provider", provider, PROVIDERS)
-        check_choice("dtype", dtype, DTYPES)
-        case = Case(_sizes(shape, layout.value), DTYPES[dtype], layout.value)
-        names = list(dict.fromkeys(["relu", *(providers or PROVIDERS)]))
-        device = choose_device()
-        with console.status("timing"):
-            rows = list(benchmark.measure(case, names, rounds, device.type))
-        console.print(_table(rows, f"{shape} {dtype} {layout}, median of {rounds} rounds"))
-        where = environment(device)
-        threads, torch_version = counted(where["threads"], "thread"), where["versions"]["torch"]
-        console.print(Text(f"{where['hardware']}, {threads}; torch {torch_version}"))
+    names = list(dict.fromkeys(["relu", *(providers or PROVIDERS)]))
+    for name in names:
+        check_choice("provider", name, PROVIDERS)
+    check_choice("dtype", dtype, DTYPES)
+    case = Case(_sizes(shape, layout), DTYPES[dtype], layout)
+    device = choose_device()
+    with console.status("timing"):
+        rows = list(benchmark.measure(case, names, rounds, device.type))
+    console.print(_table(rows, f"{shape} {dtype} {layout}, median of {rounds} rounds"))
+    where = environment(device)
+    threads, torch_version = counted(where["threads"], "thread"), where["versions"]["torch"]
+    console.print(Text(f"{where['hardware']}, {threads}; torch {torch_version}"))
 
 
 def _sizes(shape: str, layout: str) -> tuple[int, ...]:
@@ -81,17 +74,10 @@ def _table(rows: list[Timing], title: str) -> Table:
     for clock, which in columns:
         table.add_column(f"{which}, {clock}", justify="right")
         table.add_column("to relu", justify="right")
-    for provider in dict.fromkeys(row.provider for row in rows if row.provider != FLOOR):
-        table.add_row(provider, *_cells(provider, columns, times))
-    table.add_row(FLOOR, *_cells(FLOOR, columns, times), style="dim")
+    for provider in sorted({row.provider: None for row in rows}, key=FLOOR.__eq__):  # it is last
+        cells = []
+        for column in columns:
+            seconds = times[(provider, *column)]
+            cells += [f"{1e6 * seconds:,.0f} us", f"{seconds / times[('relu', *column)]:.2f}x"]
+        table.add_row(provider, *cells, style="dim" if provider == FLOOR else None)
     return table
-
-
-def _cells(
-    provider: str, columns: list[tuple[str, str]], times: dict[tuple[str, str, str], float]
-) -> list[str]:
-    cells = []
-    for column in columns:
-        seconds = times[(provider, *column)]
-        cells += [f"{1e6 * seconds:,.0f} us", f"{seconds / times[('relu', *column)]:.2f}x"]
-    return cells

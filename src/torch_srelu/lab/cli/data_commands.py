@@ -7,21 +7,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich import box, progress
 from rich.table import Table
 from rich.text import Text
 
 from ..data import download, locations
 from ..data.datasets import DATASETS, dataset
-from .terminal import console, examples, one_line_errors
+from .terminal import console, examples
 
 app = typer.Typer(
     help="List the data sets and where they are, or get one.",
@@ -50,21 +42,20 @@ def show(context: typer.Context, data: DataFolder = None) -> None:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for title in ("name", "images", "classes", "where"):
         table.add_column(title, overflow="fold")
-    with one_line_errors():
-        for entry in DATASETS.values():
-            if entry.kind == "digits":
-                where = Text("part of scikit-learn")
-            elif found := locations.find(entry, data):
-                where = Text(str(found))
-            elif entry.sources:
-                where = Text(f"missing: srelu data get {entry.name}", style="yellow")
-            else:
-                where = Text(f"missing: expected as {entry.folders[0]}", style="yellow")
-            shape = " x ".join(map(str, entry.shape))
-            table.add_row(entry.name, shape, str(entry.classes), where)
-        console.print(table)
-        looked = ", then ".join(map(str, locations.data_folders(data)))
-        console.print(Text(f"Looked in {looked} (--data, ${locations.VARIABLE}, the cache)."))
+    for entry in DATASETS.values():
+        if entry.kind == "digits":
+            where = Text("part of scikit-learn")
+        elif found := locations.find(entry, data):
+            where = Text(str(found))
+        else:
+            got = f"srelu data get {entry.name}"
+            hint = got if entry.sources else f"expected as {entry.folders[0]}"
+            where = Text(f"missing: {hint}", style="yellow")
+        shape = " x ".join(map(str, entry.shape))
+        table.add_row(entry.name, shape, str(entry.classes), where)
+    console.print(table)
+    looked = ", then ".join(map(str, locations.data_folders(data)))
+    console.print(Text(f"Looked in {looked} (--data, ${locations.VARIABLE}, the cache)."))
 
 
 @app.command()
@@ -80,23 +71,22 @@ def get(
 
     An interrupted download is resumed; checksums are verified.
     """
-    with one_line_errors():
-        progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            DownloadColumn(),
-            TimeRemainingColumn(),
-            console=console,
-        )
-        tasks: dict[str, TaskID] = {}
-        with ExitStack() as shown:
+    bars = progress.Progress(
+        progress.TextColumn("{task.description}", markup=False),
+        progress.BarColumn(),
+        progress.DownloadColumn(),
+        progress.TimeRemainingColumn(),
+        console=console,
+    )
+    tasks: dict[str, progress.TaskID] = {}
+    with ExitStack() as shown:
 
-            def advance(file: str, have: int, total: int | None) -> None:
-                if not tasks:
-                    shown.enter_context(progress)  # earlier, it would leave an empty line
-                if file not in tasks:
-                    tasks[file] = progress.add_task(file, total=total)
-                progress.update(tasks[file], completed=have, total=total)
+        def advance(file: str, have: int, total: int | None) -> None:
+            if not tasks:
+                shown.enter_context(bars)  # earlier, it would leave an empty line
+            if file not in tasks:
+                tasks[file] = bars.add_task(file, total=total)
+            bars.update(tasks[file], completed=have, total=total)
 
-            place = download.get(dataset(name), data or context.obj, advance)
-        console.print(Text(f"{name} is in {place}"))
+        place = download.get(dataset(name), data or context.obj, advance)
+    console.print(Text(f"{name} is in {place}"))

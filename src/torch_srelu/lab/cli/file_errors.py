@@ -6,8 +6,6 @@ import errno
 import os
 from pathlib import Path
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-
 
 def explain(error: OSError) -> str:
     """One line: the path, what was found, what was expected, what to do.
@@ -16,22 +14,18 @@ def explain(error: OSError) -> str:
     """
     if not isinstance(error.filename, str | bytes | os.PathLike):
         return str(error)
-    path = Path(os.fsdecode(error.filename))
+    path, words = Path(os.fsdecode(error.filename)), error.strerror or str(error)
+    words = words[:1].lower() + words[1:]
     if error.errno and error.strerror != os.strerror(error.errno):  # the message says what to do
-        return f"{path}: {_words(error)}"
+        return f"{path}: {words}"
     upwards = (path, *path.parents)
-    if isinstance(error, NotADirectoryError | FileExistsError):
-        files = [place for place in upwards if os.path.isfile(place)]
-        if files:
-            return (
-                f"{files[0]} is a file, where a folder is expected: name a folder, or move the "
-                "file away"
-            )
+    file = next((place for place in upwards if os.path.isfile(place)), None)
+    if file and isinstance(error, NotADirectoryError | FileExistsError):
+        return f"{file} is a file, where a folder is expected: name a folder, or move the file away"
     if isinstance(error, IsADirectoryError):
         return f"{path} is a folder, where a file is expected: name a file, as in {path / 'NAME'}"
     if isinstance(error, FileNotFoundError):
-        missing = [place for place in upwards if not os.path.exists(place)]
-        if missing[1:]:
+        if not os.path.exists(path.parent):
             return (
                 f"the folder {path.parent} for {path.name} does not exist: make it, or name "
                 "another place"
@@ -39,14 +33,9 @@ def explain(error: OSError) -> str:
         return f"{path} does not exist, or cannot be made there: name another place"
     if isinstance(error, PermissionError) or error.errno == errno.EROFS:
         return (
-            f"{path} may not be read or written ({_words(error)}): change its permissions or those "
+            f"{path} may not be read or written ({words}): change its permissions or those "
             "of its folder, or name another place"
         )
-    if error.errno in _FULL:
-        return f"{path} cannot be written ({_words(error)}): make room, then give the command again"
-    return f"{path}: {_words(error)}"
-
-
-def _words(error: OSError) -> str:
-    words = error.strerror or str(error)
-    return words[:1].lower() + words[1:]
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"{path} cannot be written ({words}): make room, then give the command again"
+    return f"{path}: {words}"

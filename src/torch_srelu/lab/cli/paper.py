@@ -17,7 +17,7 @@ from ..util import files
 from ..util.choices import check_choice
 from . import paper_runs
 from .paper_runs import ResultsFolder
-from .terminal import console, examples, one_line_errors
+from .terminal import console, examples
 
 app = typer.Typer(
     help="The paper's tables and figures beside ours, and the runs that fill them. "
@@ -63,12 +63,11 @@ def _table(name: str) -> Callable[..., None]:
         results: ResultsFolder = None,
         as_json: Annotated[bool, typer.Option("--json", help="Print plain values.")] = False,
     ) -> None:
-        with one_line_errors():
-            found = PaperResults.committed(results)
-            if as_json:
-                print(json.dumps(paper_tables.plain_values(name, found), indent=2))
-            else:
-                _print(paper_tables.make_tables(name, found))
+        found = PaperResults.committed(results)
+        if as_json:
+            print(json.dumps(paper_tables.plain_values(name, found), indent=2))
+        else:
+            _print(paper_tables.make_tables(name, found))
 
     return command
 
@@ -91,19 +90,17 @@ def _without_a_command(context: typer.Context, results: ResultsFolder = None) ->
 @app.command("tables")
 def _tables(results: ResultsFolder = None) -> None:
     """Tables 1 to 5, one after the other: a number or what would fill it in every cell."""
-    with one_line_errors():
-        found = PaperResults.committed(results)
-        for name in paper_tables.NAMES:
-            _print(paper_tables.make_tables(name, found))
+    found = PaperResults.committed(results)
+    for name in paper_tables.NAMES:
+        _print(paper_tables.make_tables(name, found))
 
 
 @app.command(
     "page", help=f"Write {results_page.PAGE}, its figures, and what {results_page.README} quotes."
 )
 def _page(results: ResultsFolder = None) -> None:
-    with one_line_errors():
-        for path in results_page.write(PaperResults.committed(results), results):
-            console.print(Text(f"{path} is written"))
+    for path in results_page.write(PaperResults.committed(results), results):
+        console.print(Text(f"{path} is written"))
 
 
 def _formula_figure(name: str) -> Callable[..., None]:
@@ -121,14 +118,13 @@ def _record_figure(name: str) -> Callable[..., None]:
 
 
 def _draw(name: str, out: Path, results: Callable[[], PaperResults | None]) -> None:
-    with one_line_errors():
-        from ..paper.figures.drawing import FORMATS
-        from ..paper.figures.figure_list import draw
+    from ..paper.figures.drawing import FORMATS
+    from ..paper.figures.figure_list import draw
 
-        kind = out.suffix.removeprefix(".")
-        check_choice(f"file type of {out}", kind, FORMATS)
-        files.write(out, draw(name, kind, results()))
-        console.print(Text(f"{name} is in {out}"))
+    kind = out.suffix.removeprefix(".")
+    check_choice(f"file type of {out}", kind, FORMATS)
+    files.write(out, draw(name, kind, results()))
+    console.print(Text(f"{name} is in {out}"))
 
 
 def _from_records(
@@ -137,11 +133,10 @@ def _from_records(
     """Prints tables; where there are none, the error names what is ``missing``."""
 
     def command(results: ResultsFolder = None) -> None:
-        with one_line_errors():
-            made = make(PaperResults.committed(results))
-            if missing and not made:
-                raise ValueError(f"{missing} a record yet: `srelu paper run headline`")
-            _print(made)
+        made = make(PaperResults.committed(results))
+        if missing and not made:
+            raise ValueError(f"{missing} a record yet: `srelu paper run headline`")
+        _print(made)
 
     return command
 
@@ -159,8 +154,7 @@ app.command(
     help="Every row of Tables 1, 2, 4 and 5: its command and cost, the paper's value and ours.",
 )(_from_records(paper_tables.row_tables))
 app.command(
-    "differences",
-    help="SReLU against ReLU and PReLU: paired differences, intervals and tests.",
+    "differences", help="SReLU against ReLU and PReLU: paired differences, intervals and tests."
 )(_from_records(difference_tables.make_tables, "no two rivals have"))
 for _make, _commands in (
     (_table, TABLES),

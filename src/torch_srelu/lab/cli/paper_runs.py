@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Sequence, Set
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich import box
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from ..._text import counted
 from ..analysis.comparison_tables import terminal as comparison_text
-from ..config.run import Run
 from ..data.datasets import dataset
 from ..data.locations import locate
-from ..engine.local_processes import Event, UnsavedRunsError, train_runs
+from ..engine.local_processes import UnsavedRunsError, train_runs
 from ..paper.experiments import (
     BLOCKS,
     REHEARSAL,
-    Experiment,
     required_runs,
     select_experiments,
     with_dependencies,
 )
 from ..paper.results import PaperResults, results_folder
 from ..records import archives, run_record
-from ..records.run_record import Results
 from ..runtime.distributed import choose_device
-from .board import QUIET_SECONDS, outcome_in_words
+from .board import ProgressLines, RunProgress
 from .data_commands import DataFolder, check_data_folder
 from .report_command import RECORDS
-from .terminal import INTERRUPTED, console, duration, errors, fail, one_line_errors
+from .terminal import INTERRUPTED, console, errors, fail
 from .train_commands import Device, RecordsFolder
 
 Blocks = Annotated[
@@ -70,69 +66,52 @@ def run(
     where it was: give the same command. A seed at which one rival is dead from the start is
     replaced by the next one for all of them.
     """
-    with one_line_errors():
-        if not blocks:
-            console.print(_overview())
-            return
-        experiments = select_experiments(blocks)
-        folder = results or results_folder()
-        committed = run_record.results(run_record.find(folder))
-        known = committed | run_record.results(run_record.find(records_folder))
-        if minutes != 0:
-            choose_device(device)
-            check_data_folder(data)
-            _find_data((r for r in required_runs(experiments, known) if r.key() not in known), data)
-        progress = ProgressLines(experiments, known)
-        events = train_runs(
-            lambda known: required_runs(experiments, known),
-            records_folder,
-            data,
-            known=committed,
-            jobs=jobs,
-            seconds=None if minutes is None else 60 * minutes,
-            device=device,
-        )
-        try:
-            with closing(events):
-                for event in events:
-                    progress.update(event)
-        except KeyboardInterrupt:
-            errors.print("Stopped: checkpoints are written, the same command goes on from there.")
-            raise typer.Exit(INTERRUPTED) from None
-        except UnsavedRunsError as error:  # interrupted too
-            errors.print(Text(f"Stopped: {error}"), soft_wrap=True)
-            raise typer.Exit(INTERRUPTED) from None
-        own = run_record.find(records_folder)
-        found = PaperResults([*run_record.find(folder), *own])
-        for experiment in experiments:
-            if (comparison := found.comparison([experiment])) is not None:
-                console.print()
-                console.print(comparison_text(comparison))
-        runs = required_runs(experiments, found.by_key)
-        _print_committed(runs, committed.keys() - run_record.results(own), folder)
-        if progress.failed:
-            fail(
-                f"{counted(progress.failed, 'run')} failed, see above; the same command tries again"
-            )
-        if missing := len(found.missing(experiments)):
-            console.print(f"\n{counted(missing, 'run')} left: the same command goes on from here.")
-
-
-def _find_data(runs: Iterable[Run], data: Path | None) -> None:
-    """Raises an error, before anything is started, if the data of a run are not there."""
-    for name in sorted({run.dataset for run in runs} - {"digits"}):  # which are built in
-        locate(dataset(name), data)
-
-
-def _print_committed(runs: Sequence[Run], committed: Set[str], folder: Path) -> None:
-    """Says how many of the numbers were not trained here, and how to train them."""
-    if there := sum(run.key() in committed for run in runs):
+    if not blocks:
+        console.print(_overview())
+        return
+    experiments = select_experiments(blocks)
+    plan = partial(required_runs, experiments)
+    folder = results or results_folder()
+    committed = run_record.results(run_record.find(folder))
+    known = committed | run_record.results(run_record.find(records_folder))
+    if minutes != 0:
+        choose_device(device)
+        check_data_folder(data)
+        missing = (r for r in plan(known) if r.key() not in known)
+        for name in sorted({run.dataset for run in missing} - {"digits"}):  # built in
+            locate(dataset(name), data)  # an error now, before anything is started
+    progress = RunProgress(plan, known)
+    lines = ProgressLines(progress, console)
+    seconds = None if minutes is None else 60 * minutes
+    events = train_runs(
+        plan, records_folder, data, known=committed, jobs=jobs, seconds=seconds, device=device
+    )
+    try:
+        with closing(events):
+            for event in events:
+                lines.update(event)
+    except (KeyboardInterrupt, UnsavedRunsError) as error:  # the second is interrupted too
+        saved = "checkpoints are written, the same command goes on from there."
+        errors.print(Text(f"Stopped: {str(error) or saved}"))
+        raise typer.Exit(INTERRUPTED) from None
+    own = run_record.find(records_folder)
+    found = PaperResults([*run_record.find(folder), *own])
+    for experiment in experiments:
+        if (comparison := found.comparison([experiment])) is not None:
+            console.print()
+            console.print(comparison_text(comparison))
+    runs, foreign = plan(found.by_key), committed.keys() - run_record.results(own)
+    if there := sum(run.key() in foreign for run in runs):
         words = (
             f"\nFrom the committed records in {folder}, not trained now: {there} of "
-            f"{counted(len(runs), 'run')}. To train anyway, name a folder without records, as in "
-            "--results nothing"
+            f"{counted(len(runs), 'run')}. To train anyway, name a folder without records, as "
+            "in --results nothing"
         )
         console.print(Text(words), soft_wrap=True)
+    if progress.failed:
+        fail(f"{counted(progress.failed, 'run')} failed, see above; the same command tries again")
+    if missing := len(found.missing(experiments)):
+        console.print(f"\n{counted(missing, 'run')} left: the same command goes on from here.")
 
 
 def collect(
@@ -147,104 +126,33 @@ def collect(
     A record keeps its run, environment, metrics, predictions and what was learned at the end. Runs
     that have no result yet, and those that count for no block, stay where they are.
     """
-    with one_line_errors():
-        folder = results or results_folder()
-        if REHEARSAL in (blocks or ()):
-            raise ValueError(f"{REHEARSAL} counts for no table: there is nothing to collect")
-        experiments = select_experiments(blocks)
-        own = run_record.find(records_folder)
-        if not own:
-            raise ValueError(
-                f"there are no records in {records_folder}: those in {folder} are collected "
-                "already, `srelu paper run` trains the others"
-            )
-        found = PaperResults([*run_record.find(folder), *own])
-        counting = {record.run.key() for record in found.records(experiments)}
-        done = [r for r in own if r.result is not None and r.run.key() in counting]
-        collected = archives.collect(done, folder)
-        size = sum(path.stat().st_size for path in folder.iterdir())
-        added = f"{counted(len(collected.added), 'record')} added"
-        known = f"{len(collected.known)} known before"
-        console.print(Text(f"{added}, {known}; {folder} has {size / 1e6:.2f} MB."))
-        if missing := len(found.missing(experiments)):
-            where = " ".join(blocks or ["all blocks"])
-            console.print(f"{counted(missing, 'run')} of {where} without a result.")
-
-
-class ProgressLines:
-    """Prints runs side by side in lines: each end, and a sign of life between them.
-
-    Args:
-        experiments: What is being trained.
-        known: Results that were there before.
-    """
-
-    def __init__(self, experiments: Sequence[Experiment], known: Results) -> None:
-        self.experiments, self.results = experiments, dict(known)
-        self.shares: dict[str, float] = {}  # of the runs under way
-        self.failed = 0
-        self._first: dict[str, float] = {}  # where they were when they began here
-        self._gained = 0.0  # by those that have ended
-        self._began = self._printed = time.monotonic()
-
-    def update(self, event: Event | None) -> None:
-        """Takes in what happened; None means that nothing did."""
-        if event is not None:
-            self._take_in(event)
-        if time.monotonic() - self._printed >= QUIET_SECONDS and self.shares:
-            least, most = min(self.shares.values()), max(self.shares.values())
-            self._print(f"{len(self.shares)} under way, {least:.0%} to {most:.0%} done")
-
-    def _take_in(self, event: Event) -> None:
-        key, name = event.run.key(), f"{event.run.net} {event.run.activation}"
-        name += f" seed {event.run.seed}"
-        match event.kind:
-            case "started":
-                self.shares[key] = 0.0
-            case "progress":
-                self.shares[key] = event.share
-                self._first.setdefault(key, event.share)
-            case "ended":
-                assert event.record is not None
-                self._remove(key, 1.0)
-                self.results |= run_record.results([event.record])
-                self._print(f"{name}: {', '.join(outcome_in_words(event.record))}")
-            case "stopped":
-                self._print(f"{name}: stopped at {self._remove(key):.0%}")
-            case "dropped":
-                self._remove(key)
-                self._print(f"{name}: not needed any more, by the results there are now")
-            case _:
-                self._remove(key)
-                self.failed += 1
-                self._print(f"{name}: failed, {event.words}")
-
-    def _remove(self, key: str, share: float | None = None) -> float:
-        last = self.shares.pop(key, 0.0)
-        reached = last if share is None else share
-        self._gained += reached - self._first.pop(key, 0.0)
-        return reached
-
-    def _print(self, line: str) -> None:
-        self._printed = time.monotonic()
-        runs = required_runs(self.experiments, self.results)
-        done = sum(run.key() in self.results for run in runs)
-        status = f"{done} of {counted(len(runs), 'run')}"
-        under_way = (share - self._first.get(key, share) for key, share in self.shares.items())
-        gained = self._gained + sum(under_way)
-        if gained > 0 and done < len(runs):
-            left = len(runs) - done - sum(self.shares.values())
-            pace = (self._printed - self._began) / gained
-            status += f", about {duration(max(0.0, left * pace))} left"
-        console.print(Text(f"{line}; {status}"), soft_wrap=True)
+    folder = results or results_folder()
+    if REHEARSAL in (blocks or ()):
+        raise ValueError(f"{REHEARSAL} counts for no table: there is nothing to collect")
+    experiments = select_experiments(blocks)
+    own = run_record.find(records_folder)
+    if not own:
+        raise ValueError(
+            f"there are no records in {records_folder}: those in {folder} are collected "
+            "already, `srelu paper run` trains the others"
+        )
+    found = PaperResults([*run_record.find(folder), *own])
+    counting = {record.run.key() for record in found.records(experiments)}
+    done = [r for r in own if r.result is not None and r.run.key() in counting]
+    collected = archives.collect(done, folder)
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    added = f"{counted(len(collected.added), 'record')} added"
+    known = f"{len(collected.known)} known before"
+    console.print(Text(f"{added}, {known}; {folder} has {size / 1e6:.2f} MB."))
+    if missing := len(found.missing(experiments)):
+        where = " ".join(blocks or ["all blocks"])
+        console.print(f"{counted(missing, 'run')} of {where} without a result.")
 
 
 def _overview() -> Table:
     """All blocks, each with the names under which its experiments run alone."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    table.add_column("block")
-    table.add_column("what it trains")
-    table.add_column("runs", justify="right")
+    columns = ("block", "what it trains", Column("runs", justify="right"))
+    table = Table(*columns, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for name, block in BLOCKS.items():
         words, experiments = Text(block.words), with_dependencies(block.experiments)
         if [e.name for e in experiments] != [name]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -39,12 +40,18 @@ def chosen_runs(
         decisions: Fields of `Run` that differ from the dataset's recipe.
     """
     rivals = [rival(typed) for typed in activations]
-    _check_used(decisions, [name for name, _ in rivals])
-    runs = [
-        checked(recipe(dataset, name, seed, **_used_by(name, decisions) | own))
-        for seed in seeds
-        for name, own in rivals
-    ]
+    names = dict.fromkeys(name for name, _ in rivals)
+    for field in decisions:
+        if not any(_uses(name, field) for name in names):
+            having = ", ".join(name for name in ACTIVATIONS if _uses(name, field))
+            raise ValueError(
+                f"{field} means nothing to {' and '.join(names)}, only to {having}: leave it out"
+            )
+    runs = []
+    for seed, (name, own) in itertools.product(seeds, rivals):
+        # A field that the activation does not use would change the run's key.
+        used = {field: value for field, value in decisions.items() if _uses(name, field)}
+        runs.append(checked(recipe(dataset, name, seed, **used | own)))
     if len({run.key() for run in runs}) < len(runs):
         raise ValueError(f"a rival is named twice in {' '.join(activations)}: name it once")
     return runs
@@ -79,28 +86,12 @@ def rivals_in_words() -> str:
 def _own_fields(name: str) -> tuple[str, ...]:
     """The fields of `Run` that only some activations use, of those that this one uses."""
     known = activation(name)
-    adaptive = ADAPTIVE_FIELDS if known.adapts else ()
-    return (*adaptive, *(SRELU_FIELDS if known.is_srelu else ()))
+    return (ADAPTIVE_FIELDS if known.adapts else ()) + (SRELU_FIELDS if known.is_srelu else ())
 
 
-def _unused(name: str) -> set[str]:
-    return {*ADAPTIVE_FIELDS, *SRELU_FIELDS} - {*_own_fields(name)}
-
-
-def _used_by(name: str, decisions: dict[str, Any]) -> dict[str, Any]:
-    """Without the fields that the activation does not use: they would change the run's key."""
-    return {field: value for field, value in decisions.items() if field not in _unused(name)}
-
-
-def _check_used(decisions: dict[str, Any], names: Sequence[str]) -> None:
-    """Raises ValueError if none of these activations uses a field."""
-    for field in decisions:
-        if all(field in _unused(name) for name in names):
-            having = [name for name in ACTIVATIONS if field in _own_fields(name)]
-            raise ValueError(
-                f"{field} means nothing to {' and '.join(dict.fromkeys(names))}, only to "
-                f"{', '.join(having)}: leave it out"
-            )
+def _uses(name: str, field: str) -> bool:
+    """Whether a field of `Run` means something to this activation."""
+    return field in _own_fields(name) or field not in (*ADAPTIVE_FIELDS, *SRELU_FIELDS)
 
 
 def parse_settings(pairs: Iterable[str]) -> dict[str, Any]:

@@ -20,7 +20,6 @@ class TensorBoardWriter:
     """Writes each epoch's metrics to ``<record>/tensorboard``."""
 
     def __init__(self) -> None:
-        self._folder: Path | None = None
         self._writer: SummaryWriter | None = None
 
     def see(self, progress: Progress) -> None:
@@ -30,23 +29,18 @@ class TensorBoardWriter:
 
     def complete(self, record: Record) -> None:
         """Writes all epochs of a finished record that has no events; an archive cannot have any."""
-        if (record.folder / FOLDER).exists():
-            return
         try:
-            for metrics in record.metrics:
-                self._add(record.folder, metrics)
+            if not (record.folder / FOLDER).exists():
+                for metrics in record.metrics:
+                    self._add(record.folder, metrics)
         except OSError as error:
-            errors.print(
-                f"No events for TensorBoard beside {record.folder}: {error.strerror}.",
-                soft_wrap=True,
-            )
+            errors.print(f"No events for TensorBoard beside {record.folder}: {error.strerror}.")
+        self.close()
 
     def _add(self, folder: Path, metrics: Metrics) -> None:
-        if self._writer is None or self._folder != folder:
+        if self._writer is None:
             from torch.utils.tensorboard import SummaryWriter  # slow to import
 
-            self.close()
-            self._folder = folder
             self._writer = SummaryWriter(
                 str(folder / FOLDER), purge_step=metrics.epoch, flush_secs=5
             )

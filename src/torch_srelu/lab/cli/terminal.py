@@ -18,7 +18,7 @@ FAILED, INTERRUPTED = 1, 130
 
 IS_RANK_0 = os.environ.get("RANK", "0") == "0"  # the only process that prints
 console = Console(highlight=False, quiet=not IS_RANK_0)
-errors = Console(highlight=False, stderr=True)
+errors = Console(highlight=False, stderr=True, soft_wrap=True)
 
 
 @contextlib.contextmanager
@@ -40,16 +40,18 @@ def one_line_errors() -> Iterator[None]:
 def plain_warnings() -> Iterator[None]:
     """Prints warnings without file, line and source code."""
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_: errors.print(
-            f"[yellow]srelu:[/] {escape(str(message))}", soft_wrap=True
-        )
+        warnings.showwarning = lambda message, *_: _print("yellow", str(message))
         yield
 
 
 def fail(message: str) -> None:
     """Prints ``message`` to the standard error and exits with code 1."""
-    errors.print(f"[bold red]srelu:[/] {escape(message)}", soft_wrap=True)
+    _print("bold red", message)
     raise typer.Exit(FAILED)
+
+
+def _print(color: str, message: str) -> None:
+    errors.print(f"[{color}]srelu:[/] {escape(message)}")
 
 
 def examples(*commands: str) -> str:

@@ -25,18 +25,10 @@ from ..util import files
 from ..util.choices import check_choice
 from .board import Board, shown
 from .data_commands import DataFolder, check_data_folder
-from .report_command import PAGE, RECORDS, write_page
+from .report_command import PAGE, RECORDS, Baseline, write_page
 from .run_arguments import SETTINGS, chosen_runs, parse_settings, rivals_in_words
 from .tensorboard_writer import TensorBoardWriter
-from .terminal import (
-    INTERRUPTED,
-    IS_RANK_0,
-    console,
-    errors,
-    examples,
-    one_line_errors,
-    plain_warnings,
-)
+from .terminal import INTERRUPTED, IS_RANK_0, console, errors, examples, plain_warnings
 
 _REPEAT_SECONDS = 1.0  # a second Ctrl-C within this time is the same key press
 
@@ -98,10 +90,7 @@ def compare(
     dataset: Dataset = "digits",
     net: Net = None,
     epochs: Epochs = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option(help="Rival that the others are compared with.", show_default="relu"),
-    ] = None,
+    baseline: Baseline = None,
     settings: Settings = None,
     records_folder: RecordsFolder = RECORDS,
     report: Annotated[
@@ -117,22 +106,21 @@ def compare(
     no download. Finished runs are not trained again, and stopped ones are resumed: give the same
     command.
     """
-    with one_line_errors():
-        typed = activations or RIVALS
-        if baseline is not None:
-            check_choice("baseline", baseline, typed)
-        if report is not None and records_folder.resolve() not in report.resolve().parents:
-            files.check_writable(report)  # before hours of training; the records' folder is created
-        decisions = _decisions(settings, net=net, epochs=epochs)
-        runs = chosen_runs(typed, range(1, seeds + 1), dataset, decisions)
-        found = _train_all(runs, records_folder, data, device, tensorboard)
-        if not IS_RANK_0:
-            return
-        base = baseline and comparison.rival_names(runs)[typed.index(baseline)]
-        (result,) = comparison.compare(found, base)
-        console.print()
-        console.print(comparison_tables.terminal(result))
-        write_page([result], report or records_folder / PAGE)
+    typed = activations or RIVALS
+    if baseline is not None:
+        check_choice("baseline", baseline, typed)
+    if report is not None and records_folder.resolve() not in report.resolve().parents:
+        files.check_writable(report)  # before hours of training; the records' folder is created
+    decisions = _decisions(settings, net=net, epochs=epochs)
+    runs = chosen_runs(typed, range(1, seeds + 1), dataset, decisions)
+    found = _train_all(runs, records_folder, data, device, tensorboard)
+    if not IS_RANK_0:
+        return
+    base = baseline and comparison.rival_names(runs)[typed.index(baseline)]
+    (result,) = comparison.compare(found, base)
+    console.print()
+    console.print(comparison_tables.terminal(result))
+    write_page([result], report or records_folder / PAGE)
 
 
 def train(
@@ -157,11 +145,10 @@ def train(
 
     A finished run is not trained again; a stopped one is resumed.
     """
-    with one_line_errors():
-        decisions = _decisions(settings, net=net, epochs=epochs)
-        runs = chosen_runs([activation], [seed], dataset, decisions)
-        (record,) = _train_all(runs, records_folder, data, device, tensorboard)
-        console.print(Text(f"Record: {record.folder}"), soft_wrap=True)
+    decisions = _decisions(settings, net=net, epochs=epochs)
+    runs = chosen_runs([activation], [seed], dataset, decisions)
+    (record,) = _train_all(runs, records_folder, data, device, tensorboard)
+    console.print(Text(f"Record: {record.folder}"), soft_wrap=True)
 
 
 def _decisions(settings: list[str] | None, **given: Any) -> dict[str, Any]:
@@ -174,11 +161,7 @@ def _decisions(settings: list[str] | None, **given: Any) -> dict[str, Any]:
 
 
 def _train_all(
-    runs: Sequence[Run],
-    folder: Path,
-    data: Path | None,
-    device: str | None,
-    tensorboard: bool,
+    runs: Sequence[Run], folder: Path, data: Path | None, device: str | None, tensorboard: bool
 ) -> list[Record]:
     """Trains the runs that are not finished and shows their progress."""
     check_data_folder(data)
@@ -187,13 +170,13 @@ def _train_all(
     try:
         with (
             plain_warnings(),
-            shown(board, console) as view,
+            shown(board, console) as update,
             closing(TensorBoardWriter()) as writer,
             _stop_on_interrupt() as stop,
         ):
 
             def on_step(progress: Progress) -> None:
-                view.see(progress_event(progress))
+                update(progress_event(progress))
 
             def on_epoch(progress: Progress) -> None:
                 on_step(progress)
@@ -202,7 +185,7 @@ def _train_all(
 
             for run in runs:
                 record = train_run(run, folder, data, on_epoch, on_step, device, stop=stop)
-                view.see(Event(run, "ended", 1.0, record=record))
+                update(Event(run, "ended", 1.0, record=record))
                 if tensorboard and IS_RANK_0:
                     writer.complete(record)
                 found.append(record)
@@ -210,8 +193,7 @@ def _train_all(
         here = "there" if isinstance(how, Stopped) else "its last checkpoint, if there is one"
         errors.print(
             f"Stopped with {len(found)} of {counted(len(runs), 'run')} finished. The same command "
-            f"goes on from {here}.",
-            soft_wrap=True,
+            f"goes on from {here}."
         )
         raise typer.Exit(INTERRUPTED) from None
     return found

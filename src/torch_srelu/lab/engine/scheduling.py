@@ -27,9 +27,9 @@ class Event:
         share: How much of its training is done, in [0, 1].
         epoch: Epochs done.
         loss: Training loss of the last of them.
+        phase: "frozen", "thawed" or "plain"; of progress only.
         record: Of a run that has ended.
         words: Of a run that failed: the last lines of its log, and where the log is.
-        phase: "frozen", "thawed" or "plain"; of progress only.
     """
 
     run: Run
@@ -37,17 +37,15 @@ class Event:
     share: float = 0.0
     epoch: int = 0
     loss: float | None = None
+    phase: str = ""
     record: Record | None = None
     words: str = ""
-    phase: str = ""
 
 
 def progress_event(progress: Progress) -> Event:
     """The event that tells how far the training of a run is."""
     loss = progress.metrics.train_loss if progress.metrics else None
-    return Event(
-        progress.run, "progress", progress.share, progress.epoch, loss, phase=progress.phase
-    )
+    return Event(progress.run, "progress", progress.share, progress.epoch, loss, progress.phase)
 
 
 class UnsavedRunsError(RuntimeError):

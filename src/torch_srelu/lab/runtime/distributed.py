@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import importlib
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -90,15 +91,14 @@ def choose_device(wanted: torch.device | str | None = None) -> torch.device:
     """The device to train on; by default the GPU of this process if there is one, else the CPU."""
     if wanted is None:
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
-    kind, colon, index = str(wanted).partition(":")
-    if kind not in ("cpu", "cuda") or (colon and not index.isdecimal()):
+    kind, _, index = str(wanted).partition(":")
+    if not re.fullmatch(r"(cpu|cuda)(:\d+)?", str(wanted)):
         raise ValueError(f"unknown device {str(wanted)!r}: choose cpu, cuda or cuda:0")
     if kind == "cuda" and not torch.cuda.is_available():
         raise ValueError("device cuda was asked for, but torch sees no CUDA device: choose cpu")
     if kind == "cuda" and index and int(index) >= torch.cuda.device_count():
         count = counted(torch.cuda.device_count(), "CUDA device")
         raise ValueError(f"device {wanted} was asked for, but torch sees {count}: they begin at 0")
-    device = torch.device(wanted)
-    if kind == "cuda" and device.index is None:
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-    return device
+    if kind == "cuda" and not index:
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return torch.device(wanted)

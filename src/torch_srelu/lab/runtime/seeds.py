@@ -52,37 +52,21 @@ class DropoutStream:
         """Sets the generator to training step ``step``."""
         self.generator.manual_seed(derive(self.seed, "dropout", step))
 
-    def keep(self, x: Tensor, share: float) -> Tensor:
-        """A mask like ``x``, 1 with probability ``share`` and else 0."""
-        mask = torch.empty_like(x)
-        self.fill(mask, share)
-        return mask
-
-    def fill(self, mask: Tensor, share: float) -> None:
-        """Draws such a mask into ``mask``."""
-        self._draw(mask, lambda t: t.bernoulli_(share, generator=self.generator))
+    def fill(self, mask: Tensor, share: float) -> Tensor:
+        """Fills ``mask`` with 1 with probability ``share`` and else 0; returns it."""
+        return self._draw(mask, lambda t: t.bernoulli_(share, generator=self.generator))
 
     def exponential(self, x: Tensor) -> Tensor:
         """A tensor like ``x`` from the exponential distribution with mean 1."""
         draws = torch.empty_like(x)
-        self._draw(draws, lambda t: t.exponential_(generator=self.generator))
-        return draws
+        return self._draw(draws, lambda t: t.exponential_(generator=self.generator))
 
-    def _draw(self, out: Tensor, draw: Callable[[Tensor], object]) -> None:
+    def _draw(self, out: Tensor, draw: Callable[[Tensor], Tensor]) -> Tensor:
         """Draws for the whole batch; ``out`` gets this process's part."""
         if self.world == 1:
-            draw(out)
-            return
-        images = out.shape[0]
-        channels_last = out.dim() == 4 and out.is_contiguous(memory_format=torch.channels_last)
-        whole = torch.empty(
-            (images * self.world, *out.shape[1:]),
-            dtype=out.dtype,
-            device=out.device,
-            memory_format=torch.channels_last if channels_last else torch.contiguous_format,
-        )
-        draw(whole)
-        out.copy_(whole[self.rank * images :][:images])
+            return draw(out)
+        whole = draw(torch.cat([out] * self.world))  # in the memory format of ``out``
+        return out.copy_(whole.chunk(self.world)[self.rank])
 
 
 class StochasticModule(nn.Module):
@@ -127,7 +111,7 @@ class Dropout(StochasticModule):
             return x
         mask = self.mask
         if mask is None:
-            mask = self.own_stream().keep(x, 1 - self.p)
+            mask = self.own_stream().fill(torch.empty_like(x), 1 - self.p)
         return x * mask / (1 - self.p)
 
     def draw(self) -> None:

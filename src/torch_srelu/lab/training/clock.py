@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 
 class Clock:
@@ -32,11 +31,3 @@ class Clock:
         began = self.now
         yield
         setattr(self, work, getattr(self, work) + self.now - began)
-
-    def state_dict(self) -> dict[str, float]:
-        """What a checkpoint keeps: a run that is resumed counts on."""
-        return {"seconds": self.epoch, "adapt_seconds": self.adapt}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from what `state_dict` gave, which may be part of a larger dict."""
-        self.epoch, self.adapt = state["seconds"], state["adapt_seconds"]

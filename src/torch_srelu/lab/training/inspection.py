@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -20,10 +21,10 @@ _VALUES = 1 << 16  # of each layer's inputs, evenly spaced, for the quantiles
 
 def parameters(net: Network) -> dict[str, Tensor]:
     """Per layer with SReLU, (4, C) on the CPU: t_r, a_r, t_l, a_l."""
-    units = {name: act for name, act in net.activations() if isinstance(act, SReLU)}
     return {
-        layer: torch.stack([getattr(unit, name).detach() for name in NAMES]).cpu()
-        for layer, unit in units.items()
+        layer: torch.stack([getattr(act, name).detach() for name in NAMES]).cpu()
+        for layer, act in net.activations()
+        if isinstance(act, SReLU)
     }
 
 
@@ -46,30 +47,26 @@ def inputs(
     """Per layer the quantiles (Q,) and the mean magnitude () of the activation's inputs.
 
     Args:
-        net: The network; it is run in eval mode and returned to its own mode.
+        net: The network; it is run in eval mode and left in training mode.
         images: Prepared images, of which the first `IMAGES` are used.
         run: For its precision.
     """
     quantiles: dict[str, Tensor] = {}
     magnitude: dict[str, Tensor] = {}
 
-    def observe(layer: str):
-        def hook(_: nn.Module, args: tuple[Tensor, ...]) -> None:
-            values = args[0].detach().float().flatten()
-            magnitude[layer] = values.abs().mean().cpu()
-            some = values[:: max(1, len(values) // _VALUES)].sort().values
-            ranks = [round(p * (len(some) - 1)) for p in PROBABILITIES]
-            quantiles[layer] = some[ranks].cpu()
+    def observe(layer: str, _: nn.Module, args: tuple[Tensor, ...]) -> None:
+        values = args[0].detach().float().flatten()
+        magnitude[layer] = values.abs().mean().cpu()
+        some = values[:: max(1, len(values) // _VALUES)].sort().values
+        ranks = [round(p * (len(some) - 1)) for p in PROBABILITIES]
+        quantiles[layer] = some[ranks].cpu()
 
-        return hook
-
-    hooks = [act.register_forward_pre_hook(observe(name)) for name, act in net.activations()]
-    training = net.training
+    hooks = [
+        act.register_forward_pre_hook(partial(observe, name)) for name, act in net.activations()
+    ]
     net.eval()
-    try:
-        forward(net, images[:IMAGES], run)
-    finally:
-        net.train(training)
-        for hook in hooks:
-            hook.remove()
+    forward(net, images[:IMAGES], run)
+    net.train()
+    for hook in hooks:
+        hook.remove()
     return quantiles, magnitude

@@ -20,8 +20,7 @@ from ..records.locks import locked_record
 from ..records.run_record import Record
 from ..records.run_status import DEAD, DIVERGED, FINISHED
 from ..runtime.distributed import choose_device, init_process_group
-from .callbacks import Callback, CheckpointCallback, Progress, ProgressCallback, StopCallback
-from .clock import Clock
+from .callbacks import Callback, CheckpointCallback, Progress, ProgressCallback, Stopped
 from .run_checks import checked
 from .trainer import Trainer
 
@@ -30,8 +29,8 @@ def train(
     run: Run,
     records_root: Path | str,
     data_root: Path | str | None = None,
-    on_epoch: Callable[[Progress], None] | None = None,
-    on_step: Callable[[Progress], None] | None = None,
+    on_epoch: Callback | None = None,
+    on_step: Callback | None = None,
     device: torch.device | str | None = None,
     checkpoint_seconds: float = 30.0,
     capture: bool | None = None,
@@ -70,7 +69,6 @@ def train(
         finished = run_record.finished(records_root, run) if group.is_rank_0 else None
         if folder := group.broadcast(finished and finished.folder):
             return run_record.load(folder)
-        clock = Clock()
         weights = _starting_weights(records_root, run)
         trainer = Trainer(run, data_root, device, group, capture, compiled)  # may fail: first
         here = environment(device) | ({"beside": beside} if beside > 1 else {})
@@ -83,51 +81,54 @@ def train(
             state = checkpoints.load(record.folder)
             if state is not None:
                 trainer.load_state_dict(state)
-                clock.load_state_dict(state)
             elif weights is not None:
                 trainer.load_weights(weights)
-            clock.startup = clock.now
-            checkpoint = CheckpointCallback(trainer, clock, record.folder, checkpoint_seconds)
+            trainer.clock.startup = trainer.clock.now
+            checkpoint = CheckpointCallback(trainer, record.folder, checkpoint_seconds)
             callbacks: list[Callback] = [checkpoint]
             if group.is_rank_0:
-                callbacks.append(ProgressCallback(clock, on_step, on_epoch))
-            if stop is not None:
-                callbacks.append(StopCallback(stop, checkpoint.save))
-            status = fit(trainer, clock, record.folder, callbacks)
+                callbacks.append(ProgressCallback(trainer.clock, on_step, on_epoch))
+
+            def stop_if_asked(_: Progress) -> None:
+                if stop is not None and stop():
+                    checkpoint.save()
+                    raise Stopped
+
+            callbacks.append(stop_if_asked)
+            status = fit(trainer, record.folder, callbacks)
             checkpoint.save()
             if group.is_rank_0:
-                _write_result(trainer, clock, record, status)
+                _write_result(trainer, record, status)
             group.broadcast(None)  # no process reads the record before it is complete
         return run_record.load(record.folder)
 
 
-def fit(trainer: Trainer, clock: Clock, folder: Path, callbacks: Sequence[Callback] = ()) -> str:
+def fit(trainer: Trainer, folder: Path, callbacks: Sequence[Callback] = ()) -> str:
     """Trains to the last epoch, or until the run is dead or has diverged; returns its status.
 
     Args:
         trainer: What is trained, from where it is.
-        clock: Measures what is done here.
         folder: The run's record, for the callbacks.
-        callbacks: Called in this order after steps and epochs.
+        callbacks: Called in this order after every step, after the last of an epoch when the epoch
+            is complete.
     """
-    began, share_before = clock.now, trainer.share
+    clock = trainer.clock
 
-    def notify(event: str) -> None:
-        share, metrics = trainer.share, trainer.history.metrics
+    def notify() -> None:
         progress = Progress(
             run=trainer.run,
             folder=folder,
             epoch=trainer.epoch,
-            share=share,
-            seconds_left=(clock.now - began) / (share - share_before) * (1 - share),
+            share=trainer.share,
             phase=trainer.phase,
-            metrics=metrics[-1] if metrics else None,
+            metrics=trainer.history.metrics[-1] if trainer.history.metrics else None,
+            ends_epoch=trainer.step == 0,
         )
         for callback in callbacks:
-            getattr(callback, event)(progress)
+            callback(progress)
 
     while (status := trainer.status) is None:
-        if trainer.must_adapt:
+        if trainer.phase == "frozen" and trainer.epoch >= trainer.run.freeze:
             try:
                 with clock.measure("adapt"):
                     trainer.adapt()
@@ -140,16 +141,15 @@ def fit(trainer: Trainer, clock: Clock, folder: Path, callbacks: Sequence[Callba
             with clock.measure("epoch"):
                 trainer.train_step()
             if trainer.step < trainer.steps:
-                notify("on_step")
+                notify()
         with clock.measure("epoch"):
             trainer.synchronize()
-        trainer.end_epoch(clock.epoch)
-        clock.epoch = 0.0
-        notify("on_epoch")
+        trainer.end_epoch()
+        notify()
     return status
 
 
-def _write_result(trainer: Trainer, clock: Clock, record: Record, status: str) -> None:
+def _write_result(trainer: Trainer, record: Record, status: str) -> None:
     """Tests what was trained and writes the result, which makes the run finished."""
     metrics, last = trainer.history.metrics, trainer.history.metrics[-1]
     result: dict[str, Any] = {
@@ -162,8 +162,8 @@ def _write_result(trainer: Trainer, clock: Clock, record: Record, status: str) -
         "epochs": last.epoch,
         "images_an_epoch": trainer.steps * record.run.batch,
         "seconds": round(sum(m.seconds for m in metrics), 3),
-        "startup_seconds": round(clock.startup, 3),
-        "adapt_seconds": round(clock.adapt, 3),
+        "startup_seconds": round(trainer.clock.startup, 3),
+        "adapt_seconds": round(trainer.clock.adapt, 3),
     }
     if status != DEAD and math.isfinite(last.train_loss) and trainer.finite:
         tested, predictions, labels = trainer.test()

@@ -8,6 +8,7 @@ from ..config.run import Run, as_float
 from ..data.datasets import dataset
 from ..models import network_registry
 from ..models.activation_registry import activation
+from ..models.network import NetworkSpec
 
 
 def checked(run: Run) -> Run:
@@ -25,13 +26,12 @@ def checked(run: Run) -> Run:
     act = activation(run.activation)
     act.check(run.options)
     net.supported_activation(run.activation)
-    wanted = (*data.shape, data.classes)
-    if (net.channels, net.size, net.size, net.classes) != wanted:
-        fitting = [
-            name
-            for name, p in network_registry.NETWORKS.items()
-            if (p.channels, p.size, p.size, p.classes) == wanted
-        ]
+
+    def fits(spec: NetworkSpec) -> bool:
+        return (spec.channels, spec.size, spec.size, spec.classes) == (*data.shape, data.classes)
+
+    if not fits(net):
+        fitting = [name for name, spec in network_registry.NETWORKS.items() if fits(spec)]
         raise ValueError(
             f"net {run.net} does not fit {run.dataset} (images {data.shape}, {data.classes} "
             f"classes): choose {' or '.join(fitting)}"
@@ -42,9 +42,8 @@ def checked(run: Run) -> Run:
         )
     if run.fixed and not act.is_srelu:
         raise ValueError(f"fixed names SReLU parameters, but the activation is {run.activation}")
-    defaults = act.options
     options = {
-        name: as_float(value) if isinstance(defaults[name], float) else value
+        name: as_float(value) if isinstance(act.options[name], float) else value
         for name, value in run.options.items()
     }
     return replace(run, options=options)

@@ -8,10 +8,10 @@ are the network and its loss, forward and backward.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from torch_srelu import param_groups
@@ -82,11 +82,14 @@ class TrainingStep:
         self.weights = [p.detach() for p in net.parameters()]
         self.averaged = [w.clone() for w in self.weights] if run.ema else []
         self.update_average = get_ema_multi_avg_fn(run.ema)
-        self.compiled, self.capture = compiled and not _draws_in_forward(net), capture
+        stochastic = [m for m in net.modules() if isinstance(m, StochasticModule)]
+        self.dropouts = [m for m in stochastic if isinstance(m, Dropout)]
+        # Only dropout masks can be drawn before a compiled network is called.
+        self.compiled = compiled and len(self.dropouts) == len(stochastic)
+        self.capture = capture
         self.loss = self.compute_loss
         if self.compiled:
             self.loss = torch.compile(self.compute_loss, fullgraph=True, backend=COMPILER)
-        self.dropouts = [m for m in net.modules() if isinstance(m, Dropout)]
         self.rate = math.nan
         self.reset_graph()
 
@@ -139,9 +142,7 @@ class TrainingStep:
             self.train_batch()
 
         graph = capture_graph(self.train_batch, warm_up, [self.dropout.generator])
-        with torch.no_grad():
-            for tensor, value in zip(state, saved, strict=True):
-                tensor.copy_(value)
+        copy_all(state, saved)
         torch.cuda.synchronize(self.device)
         self.graph = graph
 
@@ -166,7 +167,7 @@ class TrainingStep:
 
     def compute_loss(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """The mean loss of a batch, and the sums of its losses and its errors."""
-        outputs = forward_all(self.net, x, self.run)
+        outputs = forward(self.net.outputs, x, self.run)
         loss, plain = self.net.losses(outputs, y)
         wrong = (outputs[0].argmax(1) != y).sum()
         return loss, torch.stack([plain.detach().double() * len(y), wrong.double()])
@@ -174,44 +175,33 @@ class TrainingStep:
     def draw_masks(self, x: Tensor) -> None:
         """Draws the dropout masks of the batch ``x``, which a compiled network cannot draw."""
         if any(dropout.mask is None for dropout in self.dropouts):
-            self._make_masks(x)
+            # Each is like its dropout's input, seen in eval mode, which draws nothing.
+            hooks = [m.register_forward_pre_hook(_mask_like_input) for m in self.dropouts]
+            self.net.eval()
+            with torch.no_grad():
+                forward(self.net.outputs, x, self.run)
+            self.net.train()
+            for hook in hooks:
+                hook.remove()
         for dropout in self.dropouts:
             dropout.draw()
 
-    @torch.no_grad()
-    def _make_masks(self, x: Tensor) -> None:
-        """Gives every dropout a mask like its input, in eval mode, which draws nothing."""
-        hooks = [m.register_forward_pre_hook(_mask_like_input) for m in self.dropouts]
-        self.net.eval()
-        forward_all(self.net, x, self.run)
-        self.net.train()
-        for hook in hooks:
-            hook.remove()
 
-
-def _draws_in_forward(net: nn.Module) -> bool:
-    """Whether the network draws anything but dropout masks, which can be drawn beforehand."""
-    stochastic = [m for m in net.modules() if isinstance(m, StochasticModule)]
-    return not all(isinstance(m, Dropout) for m in stochastic)
+@torch.no_grad()
+def copy_all(targets: Iterable[Tensor], values: Iterable[Tensor]) -> None:
+    """Copies each value into its target."""
+    for target, value in zip(targets, values, strict=True):
+        target.copy_(value)
 
 
 def _mask_like_input(dropout: Dropout, inputs: tuple[Tensor]) -> None:
     dropout.mask = torch.empty_like(inputs[0])
 
 
-def forward(net: nn.Module, x: Tensor, run: Run) -> Tensor:
-    """The logits of ``x`` in the run's precision; channels_last on a GPU."""
-    return _run(net, x, run)[0]
-
-
-def forward_all(net: Network, x: Tensor, run: Run) -> tuple[Tensor, ...]:
-    """Like `forward`, but all `outputs` of the network, with auxiliary heads."""
-    return _run(net.outputs, x, run)
-
-
-def _run(
+def forward(
     function: Callable[[Tensor], Tensor | tuple[Tensor, ...]], x: Tensor, run: Run
 ) -> tuple[Tensor, ...]:
+    """What a network, or its `outputs`, gives for ``x`` in the run's precision, as float32."""
     if x.is_cuda:
         x = x.contiguous(memory_format=torch.channels_last)
     with torch.autocast(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,14 @@ from ..data.datasets import dataset
 from ..data.pipeline import open_data_pipeline
 from ..models import network_registry
 from ..models.activation_registry import activation
-from ..models.network import Network
 from ..records.history import History, Metrics
 from ..records.run_status import DIVERGED, chance_loss, status_after
 from ..runtime.distributed import ProcessGroup
 from ..runtime.seeds import DropoutStream
 from . import inspection
-from .evaluation import Evaluation, evaluate, top_errors
-from .step import TrainingStep, forward_all, make_optimizer
+from .clock import Clock
+from .evaluation import evaluate, top_errors
+from .step import TrainingStep, copy_all, forward, make_optimizer
 
 
 class Trainer:
@@ -45,6 +45,7 @@ class Trainer:
         step: Steps done in the current epoch.
         steps: Steps of an epoch.
         history: What was measured, epoch by epoch.
+        clock: The time since it was made, and what it was spent on.
     """
 
     def __init__(
@@ -56,13 +57,19 @@ class Trainer:
         capture: bool,
         compiled: bool = False,
     ) -> None:
-        self.run, self.device, self.group = run, device, group
+        self.clock, self.run, self.device, self.group = Clock(), run, device, group
         self.epoch, self.step, self.history = 0, 0, History()
         self.source = open_data_pipeline(run, data_root, device, group)
         self.batches = self.source.batches
         self.steps = self.batches.steps
         dropout = DropoutStream(run.seed, device, group.rank, group.world)
-        self.net = _build(run, device, dropout)
+        self.spec = network_registry.network_spec(run.net)
+        net = self.spec.build(run.activation, run.options, seed=run.seed, dropout=dropout)
+        for name, parameter in net.named_parameters():
+            if name.rpartition(".")[2] in run.fixed:
+                parameter.requires_grad_(False)
+        layout = torch.channels_last if device.type == "cuda" else torch.contiguous_format
+        self.net = net.to(device, memory_format=layout)  # type: ignore[call-overload]
         self.optimizer = make_optimizer(self.net, run)
         self.init = None
         if activation(run.activation).adapts:
@@ -81,7 +88,7 @@ class Trainer:
         own = self.net.state_dict()
         self.net.load_state_dict(own | {name: v for name, v in weights.items() if name in own})
         if self.run.ema:
-            _copy(self.training_step.averaged, self.net.parameters())
+            copy_all(self.training_step.averaged, self.net.parameters())
 
     @property
     def phase(self) -> str:
@@ -106,19 +113,13 @@ class Trainer:
         if not self.finite:  # the loss of the last step was that of the weights before it
             return DIVERGED
         guessing = chance_loss(dataset(self.run.dataset).classes)
-        plan = network_registry.network_spec(self.run.net)
-        return status_after(self.history.metrics, self.run.epochs, guessing, plan.dead_after)
-
-    @property
-    def must_adapt(self) -> bool:
-        """Whether the freeze is over and `adapt` was not called yet."""
-        return self.phase == "frozen" and self.epoch >= self.run.freeze
+        return status_after(self.history.metrics, self.run.epochs, guessing, self.spec.dead_after)
 
     def adapt(self) -> None:
         """Ends the freeze: sets t_r from this process's part of the training data."""
         assert self.init is not None
         data, run = self.source.local_images(), self.run
-        self.init.adapt(data, forward=lambda _, images: forward_all(self.net, images, run))
+        self.init.adapt(data, forward=lambda _, images: forward(self.net.outputs, images, run))
         self.training_step.reset_graph()
 
     def begin_epoch(self) -> None:
@@ -136,31 +137,27 @@ class Trainer:
         self.training_step(position, learning_rate(self.run, position, total))
         self.step += 1
 
-    def end_epoch(self, seconds: float) -> None:
-        """Measures what the epoch changed, and adds it to the history.
-
-        Args:
-            seconds: How long the steps of the epoch took.
-        """
+    def end_epoch(self) -> None:
+        """Measures what the epoch changed, and adds it to the history."""
         totals = self.training_step.totals.clone()
         self.group.sum(totals[:2])  # the gradient's norm is the same in every process
         loss, wrong, norm = totals.tolist()
-        images, validation = self.steps * self.run.batch, self.source.validation()
+        images, held = self.steps * self.run.batch, self.source.validation()
         metrics = Metrics(
             epoch=self.epoch + 1,
             lr=self.training_step.rate,
             train_loss=loss / images,
             train_error=wrong / images,
             grad_norm=norm / self.steps,
-            seconds=round(seconds, 6),
-            val_error=None if validation is None else self.evaluate(validation).error,
+            seconds=round(self.clock.epoch, 6),
+            val_error=None if held is None else evaluate(self.net, held, self.run).error,
             phase=self.phase,
         )
         first = self.source.first(inspection.IMAGES)
         quantiles, magnitude = inspection.inputs(self.net, first, self.run)
         parameters, weights = inspection.parameters(self.net), inspection.weights(self.net)
         self.history.add(metrics, parameters, quantiles, magnitude, weights)
-        self.epoch, self.step = self.epoch + 1, 0
+        self.epoch, self.step, self.clock.epoch = self.epoch + 1, 0, 0.0
 
     def synchronize(self) -> None:
         """Waits until the device has computed all steps."""
@@ -171,22 +168,18 @@ class Trainer:
         """Ends the workers that load data."""
         self.batches.close()
 
-    def evaluate(self, data: Iterable[tuple[Tensor, Tensor]]) -> Evaluation:
-        """Evaluates the network as it is now."""
-        return evaluate(self.net, data, self.run)
-
     def test(self) -> tuple[dict[str, float], Tensor, Tensor]:
         """Opens the test data: errors and losses, predicted and true classes."""
         data = self.source.test()
-        found = self.evaluate(data)
+        found = evaluate(self.net, data, self.run)
         result = {"test_error": found.error, "test_loss": found.loss}
         if dataset(self.run.dataset).kind == "photographs":
             result["test_top5_error"] = top_errors(found.logits, found.labels)[5]
         if self.run.ema:
             own = [p.detach().clone() for p in self.net.parameters()]
-            _copy(self.net.parameters(), self.training_step.averaged)
-            averaged = self.evaluate(data)
-            _copy(self.net.parameters(), own)
+            copy_all(self.net.parameters(), self.training_step.averaged)
+            averaged = evaluate(self.net, data, self.run)
+            copy_all(self.net.parameters(), own)
             result |= {"ema_test_error": averaged.error, "ema_test_loss": averaged.loss}
         if self.source.skipped():
             result["skipped_images"] = self.source.skipped()
@@ -199,6 +192,8 @@ class Trainer:
             "run": self.run.to_dict(),
             "epoch": self.epoch,
             "step": self.step,
+            "seconds": self.clock.epoch,
+            "adapt_seconds": self.clock.adapt,
             "totals": self.training_step.totals,
             "net": self.net.state_dict(),
             "momentum": [state[p].get("momentum_buffer") for p in self.net.parameters()],
@@ -208,7 +203,7 @@ class Trainer:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resumes from what `state_dict` gave, which may be part of a larger dict."""
+        """Resumes from what `state_dict` gave."""
         if Run.from_dict(state["run"]) != self.run:  # an older one lacks the fields added since
             raise ValueError("the checkpoint belongs to another run: remove it to train this one")
         self.net.load_state_dict(state["net"])
@@ -217,23 +212,8 @@ class Trainer:
         for p, momentum in zip(self.net.parameters(), state["momentum"], strict=True):
             if momentum is not None:
                 self.optimizer.state[p]["momentum_buffer"].copy_(momentum)
-        _copy(self.training_step.averaged, state["averaged"])
+        copy_all(self.training_step.averaged, state["averaged"])
         self.training_step.totals.copy_(state["totals"])
         self.history = History.from_state_dict(state["history"])
         self.epoch, self.step = state["epoch"], state["step"]
-
-
-def _build(run: Run, device: torch.device, dropout: DropoutStream) -> Network:
-    plan = network_registry.network_spec(run.net)
-    net = plan.build(run.activation, run.options, seed=run.seed, dropout=dropout)
-    for name, parameter in net.named_parameters():
-        if name.rpartition(".")[2] in run.fixed:
-            parameter.requires_grad_(False)
-    layout = torch.channels_last if device.type == "cuda" else torch.contiguous_format
-    return net.to(device, memory_format=layout)  # type: ignore[call-overload]
-
-
-@torch.no_grad()
-def _copy(targets: Iterable[Tensor], values: Iterable[Tensor]) -> None:
-    for target, value in zip(targets, values, strict=True):
-        target.copy_(value)
+        self.clock.epoch, self.clock.adapt = state["seconds"], state["adapt_seconds"]
