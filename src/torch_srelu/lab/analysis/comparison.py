@@ -108,11 +108,6 @@ class Comparison:
         return [record for rival in self.rivals for record in rival.records]
 
     @cached_property
-    def places(self) -> list[str]:
-        """Where the numbers come from: hardware and the versions that decide them."""
-        return sorted({environment_text(e) for record in self.records for e in record.environments})
-
-    @cached_property
     def pooled(self) -> PooledDeviation | None:
         """The standard deviation of errors within rivals, from all of them together."""
         return sample_statistics.pool([list(r.errors.values()) for r in self.rivals])
@@ -158,7 +153,7 @@ def compare(records: Iterable[Record], baseline: str | None = None) -> list[Comp
         baseline: Name of the rival that the others are measured against, wherever it took part;
             elsewhere, and by default, it is relu, or the first rival if there is no relu.
     """
-    groups = _grouped(_newest(records), lambda record: _protocol(record.run))
+    groups = _grouped(_newest([*records]), lambda record: _protocol(record.run))
     comparisons = [_comparison(group, baseline) for group in groups]
     if baseline is not None:
         known = dict.fromkeys(rival.name for c in comparisons for rival in c.rivals)
@@ -195,14 +190,11 @@ def _typed(value: Any) -> str:
     return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)
 
 
-def _newest(records: Iterable[Record]) -> list[Record]:
+def _newest(records: list[Record]) -> list[Record]:
     """The last record of each run, or the last with a result if there is one."""
-    newest: dict[str, Record] = {}
-    for record in records:
-        other = newest.setdefault(record.run.key(), record)
-        if record.result is not None or other.result is None:
-            newest[record.run.key()] = record
-    return list(newest.values())
+    found = {record.run.key(): record for record in records}
+    found |= {record.run.key(): record for record in records if record.result is not None}
+    return list(found.values())
 
 
 def _grouped(records: list[Record], trait: Callable[[Record], Any]) -> list[list[Record]]:
@@ -251,8 +243,12 @@ def _titles(protocols: list[dict[str, Any]]) -> list[str]:
     return titles
 
 
-def environment_text(environment: Mapping[str, Any]) -> str:
-    """Where a record comes from, in words: hardware and the versions that decide its numbers."""
+def places(records: Iterable[Record]) -> list[str]:
+    """Where the numbers come from: hardware and the versions that decide them."""
+    return sorted({_environment_text(e) for record in records for e in record.environments})
+
+
+def _environment_text(environment: Mapping[str, Any]) -> str:
     versions = environment.get("versions", {})
     parts = [f"{name} {versions[name]}" for name in ("torch", "torch_srelu") if name in versions]
     return ", ".join([str(environment.get("hardware", "unknown hardware")), *parts])

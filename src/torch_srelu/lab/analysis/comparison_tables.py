@@ -18,7 +18,7 @@ from rich.text import Text
 
 from ..._text import counted
 from ..records.run_status import DEAD, DIVERGED, FINISHED, UNFINISHED
-from .comparison import Comparison, Rival
+from .comparison import Comparison, Rival, places
 from .sample_statistics import FEWEST_PAIRS, Interval, clip_percent
 
 NOTHING = "-"
@@ -52,7 +52,7 @@ def errors(comparison: Comparison) -> TextTable:
     excluded = [_excluded(r) for r in comparison.rivals if len(r.finished) < len(r.records)]
     if excluded:
         note += f" Not in the means: {'; '.join(excluded)}."
-    note += f" Trained on {'; '.join(comparison.places)}."
+    note += f" Trained on {'; '.join(places(comparison.records))}."
     loads = {e.get("beside", 1) for record in comparison.records for e in record.environments}
     if len(loads) > 1:
         note += " Seconds do not compare: not all runs shared the device with as many others."
@@ -193,7 +193,7 @@ def to_json(comparisons: Sequence[Comparison]) -> str:
     plain = [
         {
             "protocol": comparison.protocol,
-            "places": comparison.places,
+            "places": places(comparison.records),
             "baseline": comparison.baseline.name,
             "rivals": numbers(comparison),
         }

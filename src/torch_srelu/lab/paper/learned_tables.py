@@ -10,13 +10,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..._text import counted
-from ...module import NAMES
 from ..analysis.comparison_tables import NOTHING, TextTable
 from ..analysis.learned_parameters import LEARNED_NAMES, LearnedLayer, learned_layers
 from ..config.recipes import LENGTHS
 from ..config.run import Run
 from .published import CIFAR10, CIFAR100, LEARNED, TITLES
-from .results import Entry, PaperResults, number, plain_entry
+from .results import Entry, PaperResults, plain_entry
 from .rows import ROWS
 
 # Experiments and rows of SReLU that was frozen for different times; `left` keeps t_r where it was
@@ -68,10 +67,9 @@ def _table3(
     for layer, values in LEARNED[condition].items():
         line = [layer]
         for name in names:
-            learned, place = ours.get(layer), NAMES.index(name)
-            line.append(number(values[LEARNED_NAMES.index(name)]))
+            learned, line = ours.get(layer), [*line, f"{values[name]:.2f}"]
             if learned:
-                line += [number(learned.mean[place]), number(learned.std[place])]
+                line += [f"{learned.mean[name]:.2f}", f"{learned.std[name]:.2f}"]
             else:
                 line += ["not run", NOTHING]
         rows.append(line)
@@ -106,14 +104,13 @@ def plain_values(results: PaperResults) -> Iterator[dict[str, Any]]:
     for condition, length, entry in _entries(results):
         ours = learned_layers(entry) if entry else {}
         for layer, values in LEARNED[condition].items():
-            for name, value in zip(LEARNED_NAMES, values, strict=True):
-                learned, place = ours.get(layer), NAMES.index(name)
-                note = (
-                    f"std over seeds; over channels {learned.std[place]:.4g}"
-                    if learned
-                    else f"not run: {results.how_to_run('nin+srelu', condition)}"
-                )
-                seeds, part = learned and learned.seeds[place], f":{layer}:{name}"
+            learned = ours.get(layer)
+            for name, value in values.items():
+                if learned:
+                    note = f"std over seeds; over channels {learned.std[name]:.4g}"
+                else:
+                    note = f"not run: {results.how_to_run('nin+srelu', condition)}"
+                seeds, part = learned and learned.seeds[name], f":{layer}:{name}"
                 yield plain_entry("nin+srelu", condition, length, value, seeds, note, part)
 
 
@@ -122,9 +119,7 @@ def adaptation_tables(results: PaperResults) -> list[TextTable]:
     made = []
     for condition, rows in ADAPTED.items():
         found = [results.entry_of(experiment, row) for experiment, row in rows.items()]
-        ours = {
-            _moment(entry.finished[0].run): entry for entry in found if entry and entry.finished
-        }
+        ours = {_moment(e.finished[0].run): e for e in found if e and e.finished}
         if len(ours) > 1:
             made.append(_adaptation_table(condition, ours))
     return made
@@ -132,20 +127,18 @@ def adaptation_tables(results: PaperResults) -> list[TextTable]:
 
 def _adaptation_table(condition: str, ours: dict[str, Entry]) -> TextTable:
     learned = [learned_layers(entry) for entry in ours.values()]
-    place, published = NAMES.index("t_r"), LEARNED_NAMES.index("t_r")
     rows = [
         [
             layer,
-            *(number(o[layer].mean[place] if layer in o else None) for o in learned),
-            number(values[published]),
+            *(f"{o[layer].mean['t_r']:.2f}" if layer in o else NOTHING for o in learned),
+            f"{values['t_r']:.2f}",
         ]
         for layer, values in LEARNED[condition].items()
     ]
     rows.append(["n", *(str(len(entry.finished)) for entry in ours.values()), NOTHING])
     note = ADAPTED_NOTE + (REUSED_NOTE if condition == CIFAR10 else "")
-    return TextTable(
-        f"When t_r was set: {TITLES[condition]}", ["layer", *ours, "paper"], rows, note
-    )
+    title = f"When t_r was set: {TITLES[condition]}"
+    return TextTable(title, ["layer", *ours, "paper"], rows, note)
 
 
 def _moment(run: Run) -> str:

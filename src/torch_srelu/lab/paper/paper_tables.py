@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from ..._text import counted
-from ..analysis.comparison_tables import NOTHING, TextTable, format_interval
+from ..analysis.comparison_tables import NOTHING, TextTable, format_interval, format_number
 from ..config.recipes import LENGTHS
 from ..records.run_record import Record
 from ..records.run_status import DEAD, DIVERGED
 from . import learned_tables, parameter_counts
 from .experiments import OWN, experiments_with
 from .published import IMAGENET, TABLES, TITLES, PublishedRow, PublishedTable
-from .results import Entry, PaperResults, epochs_in_words, number, plain_entry
+from .results import Entry, PaperResults, epochs_in_words, plain_entry
 from .rows import LINEAR, SYSTEMS, is_short
 
 NAMES = ("table1", "table2", "table3", "table4", "table5")
@@ -82,7 +82,7 @@ def _listed(row: PublishedRow, condition: str, length: str, results: PaperResult
     longer = f", {LENGTHS[length][condition]} epochs" if length == "published" else ""
     return [
         f"{row.title}{longer}: `srelu paper run {names}`, {cost}",
-        number(row.errors[condition]),
+        format_number(row.errors[condition]),
         f"{_ours(entry)}, n = {len(entry.errors)}" if entry else "not run",
     ]
 
@@ -138,7 +138,7 @@ def _by_words(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _line(row: PublishedRow, condition: str, entry: Entry | None) -> list[str]:
-    line = [row.title, number(row.errors[condition])]
+    line = [row.title, format_number(row.errors[condition])]
     if entry is None:
         return [*line, "not run", *[NOTHING] * (len(HEADERS) - 3)]
     span = format_interval(entry.summary and entry.summary.interval)

@@ -114,7 +114,7 @@ ERRORS: dict[tuple[str, str], float] = {
     if error is not None
 }
 
-# Table 3: mean learned parameters by condition and layer, in the order of `LEARNED_NAMES`.
-LEARNED: dict[str, dict[str, tuple[float, ...]]] = {CIFAR10: {}, CIFAR100: {}}
+# Table 3: mean learned parameters by condition, layer and name.
+LEARNED: dict[str, dict[str, dict[str, float]]] = {CIFAR10: {}, CIFAR100: {}}
 for _line in read_csv("learned.csv"):
-    LEARNED[_line["condition"]][_line["layer"]] = tuple(float(_line[n]) for n in LEARNED_NAMES)
+    LEARNED[_line["condition"]][_line["layer"]] = {n: float(_line[n]) for n in LEARNED_NAMES}

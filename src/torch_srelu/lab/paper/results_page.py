@@ -32,7 +32,7 @@ def render(results: PaperResults, findings: str) -> str:
     from .figures import record_figures  # late: figures are slow to import
 
     learned = record_figures.learned_records(results)
-    inputs = record_figures.input_records(results)
+    inputs = record_figures.google_net(results)
     caption = record_figures.INPUTS_CAPTION
     tables = [t for n in paper_tables.NAMES for t in paper_tables.make_tables(n, results)]
     fits = _markdown(fit_tables.make_tables(results))
@@ -105,7 +105,7 @@ def write(results: PaperResults, folder: Path | None = None) -> Iterator[Path]:
     if record_figures.learned_records(results):
         made[root / FUNCTIONS] = draw("functions", "svg", results)
         made[root / OVERVIEW] = draw("overview", "svg", results)
-    if record_figures.input_records(results):
+    if record_figures.google_net(results):
         made[root / INPUTS] = draw("figure3", "svg", results)
     for path, data in made.items():
         files.write(path, data)

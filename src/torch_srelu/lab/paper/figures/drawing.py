@@ -39,12 +39,9 @@ def styled() -> AbstractContextManager[None]:
 def origin(axes: Axes, x: tuple[float, float], y: tuple[float, float], title: str) -> None:
     """Makes ``axes`` a bare coordinate cross through 0 with the given limits and title."""
     axes.set(xlim=x, ylim=y, xticks=[], yticks=[])
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_position("zero")
-        axes.spines[side].set_linewidth(0.8)
-        axes.spines[side].set_zorder(1)  # below the curves: ReLU lies on the axis
+    axes.spines[["top", "right"]].set_visible(False)
+    # Below the curves: ReLU lies on the axis.
+    axes.spines[["left", "bottom"]].set(position="zero", linewidth=0.8, zorder=1)
     axes.set_title(title, fontsize=9.5, pad=8)
 
 

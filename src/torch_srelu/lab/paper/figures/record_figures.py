@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from ....ops import reference
+from ...analysis.learned_parameters import input_magnitudes
 from ...config.recipes import LENGTHS
 from ...records.run_record import Record
 from ...report import srelu_curves
@@ -25,7 +26,7 @@ from ...util.colors import ACTIVATION_COLORS
 from ..difference_tables import NAMES
 from ..experiments import OWN
 from ..published import CIFAR, IMAGENET, TITLES
-from ..results import PaperResults
+from ..results import Entry, PaperResults
 from .drawing import COLOURS, GRID, INK, SOFT, panels, styled
 
 INPUTS_CAPTION = (
@@ -37,30 +38,21 @@ SHOWN = 24  # channels of a layer, evenly spaced
 RANGE = (0.01, 0.99)  # quantiles of a layer's inputs between which it is drawn
 
 
-def input_records(results: PaperResults) -> Sequence[Record]:
-    """The finished runs of GoogLeNet with SReLU."""
+def google_net(results: PaperResults) -> Entry | None:
+    """GoogLeNet with SReLU, if any of its runs finished."""
     entry = results.entry("googlenet+srelu", IMAGENET, OWN)
-    return [] if entry is None else entry.finished
+    return entry if entry and entry.finished else None
 
 
 def figure3(results: PaperResults) -> Figure:
     """What went into the SReLUs of GoogLeNet at the end of its training: mean over seeds."""
-    found = input_records(results)
-    if not found:
+    entry = google_net(results)
+    if entry is None:
         raise ValueError(
             "Figure 3 is drawn from GoogLeNet with SReLU, which has no finished record yet: "
             f"{results.how_to_run('googlenet+srelu', IMAGENET)}"
         )
-    return draw_magnitudes(_magnitudes(found))
-
-
-def _magnitudes(found: Sequence[Record]) -> dict[str, float]:
-    """By layer, from low to high."""
-    inputs = [record.inputs() for record in found]
-    last = [{name: m[-1].item() for name, m in i.magnitude.items()} for i in inputs if i]
-    names = [name for name in last[0] if all(name in values for values in last)] if last else []
-    order = found[0].in_order(names)
-    return {name: float(np.mean([values[name] for values in last])) for name in order}
+    return draw_magnitudes(input_magnitudes(entry))
 
 
 def draw_magnitudes(magnitude: Mapping[str, float]) -> Figure:
@@ -84,8 +76,7 @@ def draw_magnitudes(magnitude: Mapping[str, float]) -> Figure:
         axes.set_ylabel("mean magnitude of the inputs")
         axes.set_title("Inputs of the activations, layer by layer", fontsize=9.5, color=INK)
         axes.grid(axis="y", color=GRID, zorder=0)
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
+        axes.spines[["top", "right"]].set_visible(False)
         _name_blocks(axes, list(magnitude))
     return figure
 
