@@ -112,7 +112,10 @@ def test_its_twin_for_more_classes_trains_two_steps(kind, tmp_path, monkeypatch)
         rehearsal(TWINS[kind]), data, torch.device("cpu"), ProcessGroup(), capture=False
     )
     before = [p.detach().clone() for p in session.net.parameters()]
-    session.train_epoch(lambda: None)
+    session.begin_epoch()
+    session.training_step.prepare()
+    for _ in range(session.steps):
+        session.train_step()
     assert session.finite
     assert not all(map(torch.equal, before, session.net.parameters()))
 

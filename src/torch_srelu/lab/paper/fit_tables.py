@@ -17,22 +17,10 @@ from ..training.inspection import IMAGES
 from .difference_tables import NAMES
 from .learned_tables import adaptation_tables
 from .pair_tables import changed_entries
-from .published import CIFAR, LEARNED, TITLES
+from .published import CIFAR, LEARNED, NOTES, TITLES
 from .results import Entry, PaperResults
 
 FITTED = ("train_loss", "train_error", "test_loss")  # of the results
-FITTED_NOTE = (
-    "Means over n seeds. Training loss and error are those of the last epoch while it was trained, "
-    "with dropout; test loss and error those of its end, without; ema: error of averaged weights."
-)
-INPUTS_NOTE = (
-    f"At the last epoch, on {IMAGES} training images; means over seeds. t_r of SReLU: means over "
-    "the channels of a layer."
-)
-WEIGHTS_NOTE = (
-    "At the last epoch; means over the seeds whose records have it. Who is missing has none: the "
-    "first records were made without."
-)
 
 
 def make_tables(results: PaperResults) -> list[TextTable]:
@@ -50,7 +38,7 @@ def make_tables(results: PaperResults) -> list[TextTable]:
                 weights = {name: values for name, values in means.items() if values}
                 if weights:
                     title = f"Root mean square of weights: {title}"
-                    made.append(_by_layer(title, entries, weights, weights, 4, WEIGHTS_NOTE))
+                    made.append(_by_layer(title, entries, weights, weights, 4, NOTES["weights"]))
     changed = changed_entries(results)
     if changed:
         made.append(
@@ -70,7 +58,7 @@ def _fitted(title: str, entries: Mapping[str, Entry]) -> TextTable:
         errors = [entry.mean_error, entry.averaged_error]
         rows.append([name, *fit, *errors, str(len(results))])
     headers = ["", "training loss", "training error", "test loss", "test error", "ema", "n"]
-    return TextTable(f"How well they fit: {title}", headers, rows, FITTED_NOTE)
+    return TextTable(f"How well they fit: {title}", headers, rows, NOTES["fit"])
 
 
 def _inputs(title: str, condition: str, entries: Mapping[str, Entry]) -> TextTable:
@@ -80,7 +68,8 @@ def _inputs(title: str, condition: str, entries: Mapping[str, Entry]) -> TextTab
     paper = {name: values["t_r"] for name, values in LEARNED[condition].items()}
     columns = means | {"t_r": ours, "t_r paper": paper}
     title = f"Mean magnitude of inputs: {title}"
-    return _by_layer(title, entries, means, columns, 2, INPUTS_NOTE)
+    note = NOTES["inputs"].format(images=IMAGES)
+    return _by_layer(title, entries, means, columns, 2, note)
 
 
 def _by_layer(

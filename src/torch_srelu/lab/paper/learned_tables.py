@@ -14,30 +14,9 @@ from ..analysis.comparison_tables import NOTHING, TextTable
 from ..analysis.learned_parameters import LEARNED_NAMES, LearnedLayer, learned_layers
 from ..config.recipes import LENGTHS
 from ..config.run import Run
-from .published import CIFAR10, CIFAR100, LEARNED, TITLES
+from .published import CIFAR, CIFAR10, LEARNED, NOTES, TITLES, read_csv
 from .results import Entry, PaperResults, plain_entry
 from .rows import ROWS
-
-# Experiments and rows of SReLU that was frozen for different times; `left` keeps t_r where it was
-# set.
-ADAPTED = {
-    CIFAR10: {
-        "ablation-left": "srelu:left",
-        "headline-cifar10": "nin+srelu",
-        "published-cifar10": "nin+srelu",
-        "ablation-freeze25": "srelu:freeze25",
-        "reuse-cifar10": "reuse:srelu",
-    },
-    CIFAR100: {"headline-cifar100": "nin+srelu", "published-cifar100": "nin+srelu"},
-}
-ADAPTED_NOTE = (
-    "Mean t_r over the channels of a layer and n seeds at the end of the training, by the epoch "
-    "after which it was set."
-)
-REUSED_NOTE = (
-    " Kept: not learned from there on. Reused: set in a leaky ReLU network "
-    f"that had been trained for {ROWS['reuse:before'](CIFAR10, 1).epochs} epochs."
-)
 
 
 def make_tables(results: PaperResults) -> list[TextTable]:
@@ -117,8 +96,9 @@ def plain_values(results: PaperResults) -> Iterator[dict[str, Any]]:
 def adaptation_tables(results: PaperResults) -> list[TextTable]:
     """When t_r was set and what it became, for each data set of which two moments are there."""
     made = []
-    for condition, rows in ADAPTED.items():
-        found = [results.entry_of(experiment, row) for experiment, row in rows.items()]
+    for condition in CIFAR:
+        lines = (line for line in read_csv("adapted.csv") if line["condition"] == condition)
+        found = [results.entry_of(line["experiment"], line["row"]) for line in lines]
         ours = {_moment(e.finished[0].run): e for e in found if e and e.finished}
         if len(ours) > 1:
             made.append(_adaptation_table(condition, ours))
@@ -136,7 +116,9 @@ def _adaptation_table(condition: str, ours: dict[str, Entry]) -> TextTable:
         for layer, values in LEARNED[condition].items()
     ]
     rows.append(["n", *(str(len(entry.finished)) for entry in ours.values()), NOTHING])
-    note = ADAPTED_NOTE + (REUSED_NOTE if condition == CIFAR10 else "")
+    note = NOTES["adapted"]
+    if condition == CIFAR10:
+        note += NOTES["reused"].format(epochs=ROWS["reuse:before"](CIFAR10, 1).epochs)
     title = f"When t_r was set: {TITLES[condition]}"
     return TextTable(title, ["layer", *ours, "paper"], rows, note)
 

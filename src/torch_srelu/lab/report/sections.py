@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from html import escape
+from importlib import resources
+from string import Template
 
 import plotly.graph_objects as go
 
@@ -21,6 +23,11 @@ CURVES = (
     ("train_error", "training error, %", 100),
     ("val_error", "validation error, %", 100),
 )
+
+
+def read_asset(name: str) -> str:
+    """A file of this package."""
+    return resources.files("torch_srelu.lab.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def title(comparisons: Sequence[Comparison]) -> str:
@@ -96,22 +103,7 @@ def comparison(c: Comparison, place: int, drawn: dict[str, go.Figure], *, alone:
 def explorer() -> str:
     """The elements that the page's script fills: one small plot a layer, and the large one."""
     values = "".join(f'<div><dt>{_symbol(n)}</dt><dd id="{n}"></dd></div>' for n in NAMES)
-    return f"""<h2>Learned functions</h2>
-<p class="lead">Each layer after the last epoch: all its channels (thin), the layer's mean (bold),
-and the distribution of its inputs (grey). Choose a layer, then a channel and an epoch below.</p>
-<label class="run">run <select id="run"></select></label>
-<div class="grid" id="layers"></div>
-<div class="card">
-<div class="controls">
-<label>layer <select id="layer"></select></label>
-<label>channel <output id="channel-name"></output><input type="range" id="channel" min="0"></label>
-<label>epoch <output id="epoch-name"></output><span class="row">
-<button type="button" class="play" id="play" aria-label="play the epochs">▶</button>
-<input type="range" id="epoch" min="0"></span></label>
-</div>
-<div class="plot" id="explorer"></div>
-<dl class="values">{values}</dl>
-</div>"""
+    return Template(read_asset("explorer.html")).substitute(values=values)
 
 
 def provenance(comparisons: Sequence[Comparison]) -> str:

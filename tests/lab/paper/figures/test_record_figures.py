@@ -21,7 +21,7 @@ from torch_srelu.lab.records.run_record import Record
 
 def test_one_point_a_layer_in_order_blocks_named():
     net = googlenet.GoogLeNetSpec(3, googlenet.SIZE, 10, heads=False).build("relu")
-    layers = [name for name, _ in net.sites()]
+    layers = [name for name, _ in net.activations()]
     values = np.random.default_rng(0).uniform(0.1, 300, len(layers))
     figure = record_figures.draw_magnitudes(dict(zip(layers, values, strict=True)))
     (axes,) = figure.axes

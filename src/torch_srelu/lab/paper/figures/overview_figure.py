@@ -15,7 +15,7 @@ from ..difference_tables import FIRST, FURTHER, NAMES, differences
 from ..pair_tables import CHANGED
 from ..published import ERRORS, TABLES, TITLES
 from ..results import PaperResults
-from .drawing import GRID, INK, SOFT, styled
+from .drawing import GRID, INK, SOFT
 
 ROWS = ("nin+relu", "nin+lrelu", "nin+prelu", "nin+apl", "nin+srelu-manual", "nin+srelu")
 ROW_TITLES = {row.name: row.title.removeprefix("NIN + ") for row in TABLES["table2"].rows}
@@ -34,18 +34,17 @@ def overview(results: PaperResults) -> Figure:
     changes = list(_changes(results))
     rows = -(-len(conditions) // COLUMNS)
     heights = (0.3 + 2.0 * rows, 0.6 + 0.19 * len(changes))
-    with styled():
-        figure = Figure(figsize=(8.2, sum(heights)), layout="constrained")
-        above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights).ravel()
-        panels = above.subplots(rows, COLUMNS, squeeze=False).ravel()
-        for axes, condition in zip(panels, conditions, strict=False):
-            _errors(axes, condition, results)
-        for axes in panels[len(conditions) :]:  # there is room for the key
-            axes.set_axis_off()
-            axes.legend(handles=_key(), loc="center", labelspacing=1.2, frameon=False)
-        if len(panels) == len(conditions):
-            above.legend(handles=_key(), loc="outside upper center", ncols=3, frameon=False)
-        _forest(below.subplots(), changes)
+    figure = Figure(figsize=(8.2, sum(heights)), layout="constrained")
+    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights).ravel()
+    panels = above.subplots(rows, COLUMNS, squeeze=False).ravel()
+    for axes, condition in zip(panels, conditions, strict=False):
+        _errors(axes, condition, results)
+    for axes in panels[len(conditions) :]:  # there is room for the key
+        axes.set_axis_off()
+        axes.legend(handles=_key(), loc="center", labelspacing=1.2, frameon=False)
+    if len(panels) == len(conditions):
+        above.legend(handles=_key(), loc="outside upper center", ncols=3, frameon=False)
+    _forest(below.subplots(), changes)
     return figure
 
 
@@ -77,9 +76,9 @@ class ErrorChange(NamedTuple):
 
     words: str
     colour: str
-    mean: float | None  # None: no run finished
-    interval: tuple[float, float] | None
-    status: str  # of the runs, where none finished
+    mean: float | None = None  # None: no run finished
+    interval: tuple[float, float] | None = None
+    status: str = ""  # of the runs, where none finished
 
 
 def _changes(results: PaperResults) -> Iterator[ErrorChange]:
@@ -90,16 +89,14 @@ def _changes(results: PaperResults) -> Iterator[ErrorChange]:
             paired = d.versus.paired
             words = f"{NAMES[d.baseline]}, n = {paired.n}"
             span = paired.interval and (-paired.interval[1], -paired.interval[0])
-            yield ErrorChange(
-                words, ACTIVATION_COLORS.get(d.baseline, SOFT), -paired.mean, span, ""
-            )
+            yield ErrorChange(words, ACTIVATION_COLORS.get(d.baseline, SOFT), -paired.mean, span)
     for pair in CHANGED:
         _, changed, _, versus = pair.difference(results)
         if versus is not None:
             words = f"{pair.words}, n = {versus.paired.n}"
-            yield ErrorChange(words, INK, versus.paired.mean, versus.paired.interval, "")
+            yield ErrorChange(words, INK, versus.paired.mean, versus.paired.interval)
         elif changed is not None and changed.summary is None:
-            yield ErrorChange(pair.words, INK, None, None, changed.mean_error)
+            yield ErrorChange(pair.words, INK, status=changed.mean_error)
 
 
 def _forest(axes: Axes, changes: Sequence[ErrorChange]) -> None:
