@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -69,8 +69,7 @@ class Rival:
         return np.stack(wrong) if len({len(images) for images in wrong}) == 1 else None
 
 
-@dataclass(frozen=True)
-class BaselineDifference:
+class BaselineDifference(NamedTuple):
     """A rival's error minus the baseline's, in points of percent.
 
     Attributes:
@@ -122,7 +121,7 @@ class Comparison:
             and (seeds := sorted(rival.errors.keys() & self.baseline.errors.keys()))
         }
         corrected = sample_statistics.holm([difference.p for difference in found.values()])
-        return {n: replace(d, p=p) for (n, d), p in zip(found.items(), corrected, strict=True)}
+        return {n: d._replace(p=p) for (n, d), p in zip(found.items(), corrected, strict=True)}
 
     def _difference(self, rival: Rival, seeds: list[int]) -> BaselineDifference:
         """With a p-value that is not yet corrected."""

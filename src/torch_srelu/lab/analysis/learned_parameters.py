@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -16,8 +16,7 @@ from .sample_statistics import SampleSummary
 LEARNED_NAMES = ("t_r", "t_l", "a_r", "a_l")  # in the order of the paper's table, and of ours
 
 
-@dataclass(frozen=True)
-class LearnedLayer:
+class LearnedLayer(NamedTuple):
     """Learned parameters of one layer at the last epoch.
 
     Attributes:

@@ -7,7 +7,8 @@ trained.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from ..analysis.comparison import BaselineDifference
 from ..analysis.comparison_tables import NOTHING, TextTable, format_interval, paired_numbers
@@ -27,8 +28,7 @@ NAMES = {
 }
 
 
-@dataclass(frozen=True)
-class ComparisonFamily:
+class ComparisonFamily(NamedTuple):
     """An activation against baselines: one family of tests.
 
     Attributes:
@@ -65,8 +65,7 @@ COMPARISONS = [
 FIRST, FURTHER = COMPARISONS[0], COMPARISONS[2]
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """The error of a target minus that of a baseline on one data set.
 
     Attributes:
@@ -107,7 +106,7 @@ def differences(results: PaperResults, family: ComparisonFamily = FIRST) -> list
                 paper = ERRORS[f"nin+{family.target}", condition] - ERRORS[f"nin+{name}", condition]
                 found.append(Difference(name, condition, paper, versus, comparison.pooled))
     corrected = holm([d.versus.paired.p for d in found])
-    return [replace(d, p=p) for d, p in zip(found, corrected, strict=True)]
+    return [d._replace(p=p) for d, p in zip(found, corrected, strict=True)]
 
 
 def make_tables(results: PaperResults) -> list[TextTable]:
@@ -132,10 +131,7 @@ def _tests(found: list[Difference], family: ComparisonFamily) -> TextTable:
     rows = [[d.title, f"{d.paper:+.2f}", *paired_numbers(d.versus.paired, d.p)] for d in found]
     tests = sum(d.p is not None for d in found)
     number = "this one test" if tests == 1 else f"{tests} tests"
-    note = (
-        "Points of percent. Paired over n seeds, Student's 95 % interval and test from n = "
-        f"{FEWEST_PAIRS} on"
-    )
+    note = NOTES["differences"].format(fewest=FEWEST_PAIRS)
     note += f"; p is two-sided, corrected by Holm over {number}." if tests else "."
     headers = [f"{NAMES[family.target]} minus", "paper", "ours", "95 % interval", "n", "p (Holm)"]
     return TextTable(family.title, headers, rows, note)

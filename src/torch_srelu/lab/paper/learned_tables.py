@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..._text import counted
 from ..analysis.comparison_tables import NOTHING, TextTable
 from ..analysis.learned_parameters import LEARNED_NAMES, LearnedLayer, learned_layers
@@ -67,15 +69,12 @@ def _table3(
 def _shapes(learned: Sequence[LearnedLayer]) -> str:
     """How many channels of all layers have which slopes, in words."""
 
-    def share(of: str) -> str:
-        channels = sum(layer.channels for layer in learned)
-        found = sum(layer.channels * getattr(layer, of) for layer in learned)
-        return f"{100 * found / channels:.0f} %"
-
-    return (
-        f"Of all channels, {share('slower')} have a_r < 1, {share('rising')} have a_l < 0, and "
-        f"{share('s_shaped')} have both slopes from 0 to 1: those are an S."
-    )
+    channels = [layer.channels for layer in learned]
+    shares = {
+        name: 100 * np.average([getattr(layer, name) for layer in learned], weights=channels)
+        for name in ("slower", "rising", "s_shaped")
+    }
+    return NOTES["shapes"].format(**shares)
 
 
 def plain_values(results: PaperResults) -> Iterator[dict[str, Any]]:

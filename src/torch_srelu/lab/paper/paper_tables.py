@@ -18,7 +18,6 @@ from .results import Entry, PaperResults, epochs_in_words, plain_entry
 from .rows import LINEAR, SYSTEMS, is_short
 
 NAMES = ("table1", "table2", "table3", "table4", "table5")
-COUNTED = ("table2", "table4", "table5")  # those that give numbers of parameters
 HEADERS = ["model", "paper", "ours", "sd", "95 % interval", "n", "ema", "dead", "div."]
 ROW_HEADERS = ["row: command, cost", "paper", "ours"]  # the first wraps in a narrow terminal
 
@@ -27,7 +26,7 @@ def make_tables(name: str, results: PaperResults) -> list[TextTable]:
     """A table of the paper for people, in parts."""
     if name == "table3":
         return learned_tables.make_tables(results)
-    counts = [parameter_counts.make_table(TABLES[name])] if name in COUNTED else []
+    counts = [parameter_counts.make_table(TABLES[name])] if name in NOTES["parameters"] else []
     return [*_error_tables(TABLES[name], results), *counts]
 
 

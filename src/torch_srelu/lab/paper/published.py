@@ -11,7 +11,6 @@ from __future__ import annotations
 import csv
 import tomllib
 from collections import defaultdict
-from dataclasses import dataclass
 from importlib import resources
 from typing import NamedTuple
 
@@ -32,8 +31,7 @@ TITLES = {
 }
 
 
-@dataclass(frozen=True)
-class PublishedRow:
+class PublishedRow(NamedTuple):
     """A row of a table of errors.
 
     Attributes:

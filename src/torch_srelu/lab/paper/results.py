@@ -221,22 +221,20 @@ def plain_entry(
     part: str = "",
 ) -> dict[str, Any]:
     """An entry as a plain value, the same for every table; ``part`` says of what of the row."""
+    if row in SYSTEMS:
+        run = SYSTEMS[row](condition, 1)
+        protocol = f"as its authors trained it, {run.dataset}, {epochs_in_words(run)} epochs"
+    else:
+        protocol = f"faithful, {LENGTHS[length][condition.partition('+')[0]]} epochs"
     numbers = ours and {"mean": ours.mean, "std": ours.std, "n": ours.n, "ci95": ours.interval}
     return {
         "row": row + part,
         "condition": condition,
         "paper": paper,
         "ours": numbers,
-        "protocol": _protocol(row, condition, length),
+        "protocol": protocol,
         "note": note,
     }
-
-
-def _protocol(row: str, condition: str, length: str) -> str:
-    if row not in SYSTEMS:
-        return f"faithful, {LENGTHS[length][condition.partition('+')[0]]} epochs"
-    run = SYSTEMS[row](condition, 1)
-    return f"as its authors trained it, {run.dataset}, {epochs_in_words(run)} epochs"
 
 
 def epochs_in_words(run: Run) -> str:

@@ -45,25 +45,6 @@ def origin(axes: Axes, x: tuple[float, float], y: tuple[float, float], title: st
     axes.set_title(title, fontsize=9.5, pad=8)
 
 
-def legend(axes: Axes) -> None:
-    """A legend without a frame in the corner that all these curves leave free."""
-    axes.legend(
-        loc="lower right",
-        bbox_to_anchor=(1, 0.07),
-        frameon=False,
-        fontsize=8,
-        handlelength=1.4,
-        labelspacing=0.3,
-    )
-
-
-def note(axes: Axes, text: str) -> None:
-    """A few words below the panel."""
-    axes.text(
-        0.5, -0.03, text, transform=axes.transAxes, ha="center", va="top", color=SOFT, fontsize=8
-    )
-
-
 def threshold(axes: Axes, t: float, label: str) -> None:
     """Marks a threshold of SReLU: a dotted line from the axis to the curve, with its name."""
     axes.plot([t, t], [0, t], ":", color=SOFT, linewidth=0.9, zorder=1)

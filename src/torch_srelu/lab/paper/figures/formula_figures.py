@@ -7,6 +7,7 @@ than the identity (a_r < 1) bends like a logarithm, a steeper one (a_r > 1) like
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from ...models.activation_registry import APL
 from ...report import srelu_curves
-from .drawing import COLOURS, legend, note, origin, panels, threshold
+from .drawing import COLOURS, SOFT, origin, panels, threshold
 
 STIMULUS = np.linspace(1e-3, 4, 800)
 WIDE = np.linspace(-4, 4, 801)
@@ -50,7 +51,8 @@ def _curves(
 ) -> None:
     for value, colour in zip(values, COLOURS, strict=False):
         axes.plot(x, function(value), color=colour, label=f"${name} = {value:g}$")
-    legend(axes)
+    corner: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1, 0.07)}  # free of curves
+    axes.legend(**corner, frameon=False, fontsize=8, handlelength=1.4, labelspacing=0.3)
 
 
 def _forms(axes: Axes, title: str, *, t: float, slopes: tuple[float, ...]) -> None:
@@ -91,7 +93,8 @@ def figure2() -> Figure:
 
 def _panel(axes: Axes, title: str, words: str, y: Tensor) -> None:
     origin(axes, (-3, 3), (-3, 3), title)
-    note(axes, words)
+    middle: dict[str, Any] = {"transform": axes.transAxes, "ha": "center", "va": "top"}
+    axes.text(0.5, -0.03, words, color=SOFT, fontsize=8, **middle)
     axes.plot(INPUT, y, color=COLOURS[0], linewidth=1.8, zorder=3)
 
 

@@ -17,7 +17,7 @@ from ..published import ERRORS, TABLES, TITLES
 from ..results import PaperResults
 from .drawing import GRID, INK, SOFT
 
-ROWS = ("nin+relu", "nin+lrelu", "nin+prelu", "nin+apl", "nin+srelu-manual", "nin+srelu")
+ROWS = tuple(f"nin+{name}" for name in NAMES)
 ROW_TITLES = {row.name: row.title.removeprefix("NIN + ") for row in TABLES["table2"].rows}
 COLUMNS = 2
 # The paper's mark is above the middle of its row, the seeds of each length at and below it.
@@ -27,8 +27,7 @@ DARKNESS = {"published": 1.0, "short": 0.4}
 
 def overview(results: PaperResults) -> Figure:
     """Draws the errors of each data set that SReLU was trained on, and SReLU's changes below."""
-    known = (*TABLES["table2"].conditions, *TABLES["table4"].conditions)
-    conditions = [c for c in known if any(results.entry(ROWS[-1], c, n) for n in LENGTHS)]
+    conditions = [c for c in TITLES if any(results.entry(ROWS[-1], c, n) for n in LENGTHS)]
     if not conditions:
         raise ValueError("no run with SReLU has a record yet: `srelu paper run headline`")
     changes = list(_changes(results))
@@ -60,15 +59,11 @@ def _errors(axes: Axes, condition: str, results: PaperResults) -> None:
             errors = list(entry.errors.values()) if entry else []
             heights = [place + offset] * len(errors)
             axes.plot(errors, heights, "o", color=colour, alpha=DARKNESS[length], markersize=4)
-    axes.set_title(f"{TITLES[condition]}, NIN{_other_length(condition)}", fontsize=9.5)
+    epochs = LENGTHS["short"][CONDITIONS[condition]["dataset"]]
+    length = "" if epochs == LENGTHS["short"]["cifar10"] else f", {epochs} epochs"  # not the key's
+    axes.set_title(f"{TITLES[condition]}, NIN{length}", fontsize=9.5)
     axes.set(xlabel="test error, %")
     _rows(axes, [ROW_TITLES[row] for row in shown])
-
-
-def _other_length(condition: str) -> str:
-    """How long runs are, where that is not what the key says."""
-    epochs = LENGTHS["short"][CONDITIONS[condition]["dataset"]]
-    return "" if epochs == LENGTHS["short"]["cifar10"] else f", {epochs} epochs"
 
 
 class ErrorChange(NamedTuple):
