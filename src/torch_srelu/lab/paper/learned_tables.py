@@ -46,9 +46,9 @@ def _table3(
     headers = ["layer", *(h for name in names for h in (f"{name} paper", "ours", "spread"))]
     rows = []
     for layer, values in LEARNED[condition].items():
-        line = [layer]
+        line, learned = [layer], ours.get(layer)
         for name in names:
-            learned, line = ours.get(layer), [*line, f"{values[name]:.2f}"]
+            line.append(f"{values[name]:.2f}")
             if learned:
                 line += [f"{learned.mean[name]:.2f}", f"{learned.std[name]:.2f}"]
             else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -120,15 +120,8 @@ def _rows(axes: Axes, names: Sequence[str]) -> None:
 
 
 def _key() -> list[Line2D]:
-    paper = {"marker": "D", "mfc": "none", "mec": INK, "markersize": 5, "label": "the paper"}
-    ours = [
-        {
-            "marker": "o",
-            "color": INK,
-            "alpha": DARKNESS[length],
-            "markersize": 4,
-            "label": f"ours, {LENGTHS[length]['cifar10']} epochs, a dot for each seed",
-        }
-        for length in OFFSET
-    ]
-    return [Line2D([], [], linestyle="", **look) for look in (paper, *ours)]
+    diamond: dict[str, Any] = {"linestyle": "", "marker": "D", "mfc": "none", "markersize": 5}
+    dot: dict[str, Any] = {"linestyle": "", "marker": "o", "color": INK, "markersize": 4}
+    labels = {n: f"ours, {LENGTHS[n]['cifar10']} epochs, a dot for each seed" for n in OFFSET}
+    ours = [Line2D([], [], alpha=DARKNESS[n], label=label, **dot) for n, label in labels.items()]
+    return [Line2D([], [], mec=INK, label="the paper", **diamond), *ours]
