@@ -10,7 +10,7 @@ from scipy import stats
 from specimens import IMAGES, specimen
 
 from torch_srelu.lab.analysis import comparison_tables
-from torch_srelu.lab.analysis.comparison import compare
+from torch_srelu.lab.analysis.comparison import compare, places
 from torch_srelu.lab.records import run_record
 from torch_srelu.lab.report import render
 
@@ -131,14 +131,14 @@ def test_places_are_those_of_the_records(tmp_path: Path) -> None:
     elsewhere = {"hardware": "another machine", "versions": {"torch": "2.13", "numpy": "2"}}
     there = specimen(tmp_path, "prelu", 0, [1], environment=elsewhere)
     (c,) = compare([*both(tmp_path), there])
-    assert c.places == ["a machine, torch 2.11", "another machine, torch 2.13"]
+    assert places(c.records) == ["a machine, torch 2.11", "another machine, torch 2.13"]
 
 
 def test_places_are_also_those_where_a_run_was_stopped(tmp_path: Path) -> None:
     before = {"hardware": "a first machine", "versions": {"torch": "2.11"}, "beside": 2}
     there = {"hardware": "a machine", "versions": {"torch": "2.11"}, "before": [before]}
     (c,) = compare([specimen(tmp_path, "relu", 1, environment=there)])
-    assert c.places == ["a first machine, torch 2.11", "a machine, torch 2.11"]
+    assert places(c.records) == ["a first machine, torch 2.11", "a machine, torch 2.11"]
     assert "Seconds do not compare" in comparison_tables.errors(c).note
     assert "a first machine; torch 2.11" in render([c])
 

@@ -36,7 +36,7 @@ def test_each_data_set_has_a_table_of_its_own(tmp_path: Path) -> None:
     for grid, condition in zip(grids, (CIFAR10, CIFAR100), strict=True):
         assert grid.headers == ["layer", "5 of 100", "15 of 308", "paper"]
         assert [row[-1] for row in grid.rows[:-1]] == [
-            f"{v[0]:.2f}" for v in LEARNED[condition].values()
+            f"{v['t_r']:.2f}" for v in LEARNED[condition].values()
         ]
 
 

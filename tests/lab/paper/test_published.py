@@ -30,7 +30,8 @@ def test_columns_add_up(table: str, condition: str, rows: int, total: float) -> 
 
 def test_learned_parameters_add_up() -> None:
     totals = {
-        c: [sum(column) for column in zip(*LEARNED[c].values(), strict=True)] for c in LEARNED
+        c: [sum(of[name] for of in layers.values()) for name in LEARNED_NAMES]
+        for c, layers in LEARNED.items()
     }
     assert LEARNED_NAMES == ("t_r", "t_l", "a_r", "a_l")
     assert totals["cifar10"] == pytest.approx([151.98, -2.39, 8.46, 0.22])

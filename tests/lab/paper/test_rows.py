@@ -20,8 +20,7 @@ from torch_srelu.lab.paper.experiments import OWN, required_runs, select_experim
 from torch_srelu.lab.paper.rows import SYSTEMS, is_short
 from torch_srelu.lab.records import archives, run_record
 from torch_srelu.lab.runtime.distributed import ProcessGroup
-from torch_srelu.lab.training.clock import Clock
-from torch_srelu.lab.training.loop import fit, train
+from torch_srelu.lab.training.loop import train
 from torch_srelu.lab.training.trainer import Trainer
 
 _SYSTEMS = [e.name for e in select_experiments() if e.length == OWN]
@@ -114,7 +113,10 @@ def test_its_twin_for_more_classes_trains_two_steps(kind, tmp_path, monkeypatch)
         rehearsal(TWINS[kind]), data, torch.device("cpu"), ProcessGroup(), capture=False
     )
     before = [p.detach().clone() for p in session.net.parameters()]
-    fit(session, Clock(), tmp_path)
+    session.begin_epoch()
+    session.training_step.prepare()
+    for _ in range(session.steps):
+        session.train_step()
     assert session.finite
     assert not all(map(torch.equal, before, session.net.parameters()))
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -69,8 +69,7 @@ class Rival:
         return np.stack(wrong) if len({len(images) for images in wrong}) == 1 else None
 
 
-@dataclass(frozen=True)
-class BaselineDifference:
+class BaselineDifference(NamedTuple):
     """A rival's error minus the baseline's, in points of percent.
 
     Attributes:
@@ -108,11 +107,6 @@ class Comparison:
         return [record for rival in self.rivals for record in rival.records]
 
     @cached_property
-    def places(self) -> list[str]:
-        """Where the numbers come from: hardware and the versions that decide them."""
-        return sorted({environment_text(e) for record in self.records for e in record.environments})
-
-    @cached_property
     def pooled(self) -> PooledDeviation | None:
         """The standard deviation of errors within rivals, from all of them together."""
         return sample_statistics.pool([list(r.errors.values()) for r in self.rivals])
@@ -127,7 +121,7 @@ class Comparison:
             and (seeds := sorted(rival.errors.keys() & self.baseline.errors.keys()))
         }
         corrected = sample_statistics.holm([difference.p for difference in found.values()])
-        return {n: replace(d, p=p) for (n, d), p in zip(found.items(), corrected, strict=True)}
+        return {n: d._replace(p=p) for (n, d), p in zip(found.items(), corrected, strict=True)}
 
     def _difference(self, rival: Rival, seeds: list[int]) -> BaselineDifference:
         """With a p-value that is not yet corrected."""
@@ -158,7 +152,7 @@ def compare(records: Iterable[Record], baseline: str | None = None) -> list[Comp
         baseline: Name of the rival that the others are measured against, wherever it took part;
             elsewhere, and by default, it is relu, or the first rival if there is no relu.
     """
-    groups = _grouped(_newest(records), lambda record: _protocol(record.run))
+    groups = _grouped(_newest([*records]), lambda record: _protocol(record.run))
     comparisons = [_comparison(group, baseline) for group in groups]
     if baseline is not None:
         known = dict.fromkeys(rival.name for c in comparisons for rival in c.rivals)
@@ -195,14 +189,11 @@ def _typed(value: Any) -> str:
     return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)
 
 
-def _newest(records: Iterable[Record]) -> list[Record]:
+def _newest(records: list[Record]) -> list[Record]:
     """The last record of each run, or the last with a result if there is one."""
-    newest: dict[str, Record] = {}
-    for record in records:
-        other = newest.setdefault(record.run.key(), record)
-        if record.result is not None or other.result is None:
-            newest[record.run.key()] = record
-    return list(newest.values())
+    found = {record.run.key(): record for record in records}
+    found |= {record.run.key(): record for record in records if record.result is not None}
+    return list(found.values())
 
 
 def _grouped(records: list[Record], trait: Callable[[Record], Any]) -> list[list[Record]]:
@@ -251,8 +242,12 @@ def _titles(protocols: list[dict[str, Any]]) -> list[str]:
     return titles
 
 
-def environment_text(environment: Mapping[str, Any]) -> str:
-    """Where a record comes from, in words: hardware and the versions that decide its numbers."""
+def places(records: Iterable[Record]) -> list[str]:
+    """Where the numbers come from: hardware and the versions that decide them."""
+    return sorted({_environment_text(e) for record in records for e in record.environments})
+
+
+def _environment_text(environment: Mapping[str, Any]) -> str:
     versions = environment.get("versions", {})
     parts = [f"{name} {versions[name]}" for name in ("torch", "torch_srelu") if name in versions]
     return ", ".join([str(environment.get("hardware", "unknown hardware")), *parts])

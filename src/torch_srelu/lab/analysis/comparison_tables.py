@@ -18,8 +18,8 @@ from rich.text import Text
 
 from ..._text import counted
 from ..records.run_status import DEAD, DIVERGED, FINISHED, UNFINISHED
-from .comparison import Comparison, Rival
-from .sample_statistics import FEWEST_PAIRS, Interval, clip_percent
+from .comparison import Comparison, Rival, places
+from .sample_statistics import FEWEST_PAIRS, Interval, PairedDifference, clip_percent
 
 NOTHING = "-"
 SIGNIFICANCE = 0.05  # `conclusion` calls p-values below it a difference
@@ -52,7 +52,7 @@ def errors(comparison: Comparison) -> TextTable:
     excluded = [_excluded(r) for r in comparison.rivals if len(r.finished) < len(r.records)]
     if excluded:
         note += f" Not in the means: {'; '.join(excluded)}."
-    note += f" Trained on {'; '.join(comparison.places)}."
+    note += f" Trained on {'; '.join(places(comparison.records))}."
     loads = {e.get("beside", 1) for record in comparison.records for e in record.environments}
     if len(loads) > 1:
         note += " Seconds do not compare: not all runs shared the device with as many others."
@@ -71,13 +71,7 @@ def differences(comparison: Comparison) -> list[TextTable]:
         return []
     title = f"Test error minus that of {comparison.baseline.name}"
     tests = [
-        [
-            name,
-            format_number(difference.paired.mean, "+.2f"),
-            format_interval(difference.paired.interval),
-            str(difference.paired.n),
-            format_p_value(difference.p),
-        ]
+        [name, *paired_numbers(difference.paired, difference.p)]
         for name, difference in found.items()
     ]
     headers = ["activation", "points", "95 % interval", "n", "p (Holm)"]
@@ -92,12 +86,14 @@ def differences(comparison: Comparison) -> list[TextTable]:
         others_note += f" Pooled: from the spread within all rivals, degrees of freedom {degrees}"
         unpaired = any(r.errors.keys() != seeds for r in comparison.rivals if r.name in found)
         others_note += "; unpaired, over all seeds of either." if unpaired else "."
-    return [
-        TextTable(title, headers, tests, note),
-        TextTable(
-            f"{title}: other intervals", ["activation", "pooled", "images"], others, others_note
-        ),
-    ]
+    intervals = f"{title}: other intervals", ["activation", "pooled", "images"]
+    return [TextTable(title, headers, tests, note), TextTable(*intervals, others, others_note)]
+
+
+def paired_numbers(paired: PairedDifference, p: float | None) -> list[str]:
+    """A paired difference with its interval, n and corrected p-value."""
+    interval = format_interval(paired.interval)
+    return [f"{paired.mean:+.2f}", interval, str(paired.n), format_p_value(p)]
 
 
 def conclusion(comparison: Comparison) -> str:
@@ -193,7 +189,7 @@ def to_json(comparisons: Sequence[Comparison]) -> str:
     plain = [
         {
             "protocol": comparison.protocol,
-            "places": comparison.places,
+            "places": places(comparison.records),
             "baseline": comparison.baseline.name,
             "rivals": numbers(comparison),
         }

@@ -47,13 +47,9 @@ class PooledDeviation:
 
 
 @dataclass(frozen=True)
-class PairedDifference:
-    """Differences over the same seeds: mean, standard deviation, interval and two-sided p."""
+class PairedDifference(SampleSummary):
+    """Differences over the same seeds, with the two-sided p of the paired test."""
 
-    n: int
-    mean: float
-    std: float | None
-    interval: Interval | None
     p: float | None
 
 
@@ -125,10 +121,6 @@ def paired(values: Sequence[float], baseline: Sequence[float]) -> PairedDifferen
         (None, None)
     """
     a, b = _finite(values), _finite(baseline)
-    if len(a) != len(b):
-        raise ValueError(
-            f"a paired test needs one value of each per seed, got {len(a)} and {len(b)}"
-        )
     s = _summary(a - b, scale=float(max(np.abs(a).max(), np.abs(b).max())))
     if not s.std or s.n < FEWEST_PAIRS:
         return PairedDifference(s.n, s.mean, s.std, None, None)
@@ -174,11 +166,6 @@ def bootstrap(wrong: np.ndarray, baseline_wrong: np.ndarray) -> Interval:
         >>> bootstrap(wrong, wrong)
         (0.0, 0.0)
     """
-    if wrong.shape != baseline_wrong.shape or wrong.ndim != 2 or not wrong.size:
-        raise ValueError(
-            "bootstrap needs the outcomes of the same seeds and images for both, "
-            f"got shapes {wrong.shape} and {baseline_wrong.shape}"
-        )
     seeds, images = wrong.shape
     score = wrong.sum(0, dtype=np.int64) - baseline_wrong.sum(0, dtype=np.int64)  # (images,)
     least = int(score.min())

@@ -7,14 +7,15 @@ trained.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from ..analysis.comparison import BaselineDifference
-from ..analysis.comparison_tables import NOTHING, TextTable, format_interval, format_p_value
+from ..analysis.comparison_tables import NOTHING, TextTable, format_interval, paired_numbers
 from ..analysis.sample_statistics import FEWEST_PAIRS, PooledDeviation, holm
 from ..config.recipes import LENGTHS
 from .experiments import BLOCKS
-from .published import CIFAR, ERRORS, FLIPS10, FLIPS100, MNIST, TITLES
+from .published import ERRORS, NOTES, TITLES, read_csv
 from .results import PaperResults
 
 NAMES = {
@@ -27,8 +28,7 @@ NAMES = {
 }
 
 
-@dataclass(frozen=True)
-class ComparisonFamily:
+class ComparisonFamily(NamedTuple):
     """An activation against baselines: one family of tests.
 
     Attributes:
@@ -43,9 +43,9 @@ class ComparisonFamily:
     target: str
     baselines: tuple[str, ...]
     blocks: tuple[str, ...]
-    conditions: tuple[str, ...] = CIFAR
-    length: str = "short"
-    words: str = "its rivals"
+    conditions: tuple[str, ...]
+    length: str
+    words: str
 
     @property
     def title(self) -> str:
@@ -53,31 +53,19 @@ class ComparisonFamily:
         return f"{NAMES[self.target]}'s test error minus that of {self.words}, {epochs} epochs"
 
 
-_MAIN, _FIRST, _LATER = ("relu", "prelu"), ("headline", "seeds"), ("lrelu", "apl", "srelu-manual")
-_PUBLISHED = tuple(f"published-{c}" for c in CIFAR)
-_FLIPS = (FLIPS10, FLIPS100)
-FIRST = ComparisonFamily("srelu", _MAIN, _FIRST)
-FURTHER = ComparisonFamily("srelu", _LATER, ("lrelu", "units"), words="further rivals")
-COMPARISONS = (
-    FIRST,
-    ComparisonFamily("prelu", ("relu",), _FIRST),
-    FURTHER,
-    ComparisonFamily("prelu", ("lrelu",), (*_FIRST, "lrelu"), words="LReLU"),
-    ComparisonFamily("srelu", _MAIN, ("flips",), _FLIPS, words="its rivals with mirrored images"),
+COMPARISONS = [
     ComparisonFamily(
-        "srelu",
-        ("relu", "lrelu", "prelu"),
-        ("mnist", "lrelu"),
-        (MNIST,),
-        words="its rivals on MNIST",
-    ),
-    ComparisonFamily("srelu", _MAIN, _PUBLISHED, length="published"),
-    ComparisonFamily("prelu", ("relu",), _PUBLISHED, length="published"),
-)
+        target=line["target"],
+        length=line["length"],
+        words=line["words"],
+        **{name: tuple(line[name].split()) for name in ("baselines", "blocks", "conditions")},
+    )
+    for line in read_csv("comparisons.csv")
+]
+FIRST, FURTHER = COMPARISONS[0], COMPARISONS[2]
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """The error of a target minus that of a baseline on one data set.
 
     Attributes:
@@ -111,20 +99,14 @@ def differences(results: PaperResults, family: ComparisonFamily = FIRST) -> list
         if comparison is None:
             continue
         rivals = {rival.records[0].run.activation: rival for rival in comparison.rivals}
-        target = rivals.get(family.target)
-        if target is None:
-            continue
-        for name in (name for name in family.baselines if name in rivals):
-            versus = replace(comparison, baseline=rivals[name]).differences.get(target.name)
+        for name in (n for n in family.baselines if {n, family.target} <= rivals.keys()):
+            against = replace(comparison, baseline=rivals[name])
+            versus = against.differences.get(rivals[family.target].name)
             if versus is not None:
-                paper = (ERRORS[f"nin+{n}", condition] for n in (family.target, name))
-                found.append(
-                    Difference(
-                        name, condition, next(paper) - next(paper), versus, comparison.pooled
-                    )
-                )
+                paper = ERRORS[f"nin+{family.target}", condition] - ERRORS[f"nin+{name}", condition]
+                found.append(Difference(name, condition, paper, versus, comparison.pooled))
     corrected = holm([d.versus.paired.p for d in found])
-    return [replace(d, p=p) for d, p in zip(found, corrected, strict=True)]
+    return [d._replace(p=p) for d, p in zip(found, corrected, strict=True)]
 
 
 def make_tables(results: PaperResults) -> list[TextTable]:
@@ -141,35 +123,18 @@ def make_tables(results: PaperResults) -> list[TextTable]:
 
 def make_main_table(results: PaperResults) -> list[TextTable]:
     """SReLU's tests alone, of the first comparison that has any."""
-    for family in COMPARISONS:
-        found = differences(results, family) if family.target == "srelu" else []
-        if found:
-            return [_tests(found, family)]
-    return []
+    first = f"{NAMES['srelu']} minus"
+    return [table for table in make_tables(results) if table.headers[0] == first][:1]
 
 
 def _tests(found: list[Difference], family: ComparisonFamily) -> TextTable:
-    rows = [[d.title, f"{d.paper:+.2f}", *paired_numbers(d.versus, d.p)] for d in found]
+    rows = [[d.title, f"{d.paper:+.2f}", *paired_numbers(d.versus.paired, d.p)] for d in found]
     tests = sum(d.p is not None for d in found)
     number = "this one test" if tests == 1 else f"{tests} tests"
-    note = (
-        "Points of percent. Paired over n seeds, Student's 95 % interval and test from n = "
-        f"{FEWEST_PAIRS} on"
-    )
+    note = NOTES["differences"].format(fewest=FEWEST_PAIRS)
     note += f"; p is two-sided, corrected by Holm over {number}." if tests else "."
     headers = [f"{NAMES[family.target]} minus", "paper", "ours", "95 % interval", "n", "p (Holm)"]
     return TextTable(family.title, headers, rows, note)
-
-
-def paired_numbers(versus: BaselineDifference, p: float | None) -> list[str]:
-    """A paired difference with its interval, n and corrected p-value."""
-    paired = versus.paired
-    return [
-        f"{paired.mean:+.2f}",
-        format_interval(paired.interval),
-        str(paired.n),
-        format_p_value(p),
-    ]
 
 
 def _other_intervals(found: list[Difference], family: ComparisonFamily) -> TextTable:
@@ -183,11 +148,5 @@ def _other_intervals(found: list[Difference], family: ComparisonFamily) -> TextT
         ]
         for d in found
     ]
-    note = (
-        "Two other 95 % intervals. Pooled: of the difference of the means over all seeds of "
-        "either in these contests, unpaired, from the spread within all their rivals on the data "
-        "set, as if it were the same for all. Images: bootstrap over the test images, for the "
-        "networks of the n seeds that both have."
-    )
     headers = [f"{NAMES[family.target]} minus", "n", "pooled", "degrees of freedom", "images"]
-    return TextTable(f"{family.title}: other intervals", headers, rows, note)
+    return TextTable(f"{family.title}: other intervals", headers, rows, NOTES["intervals"])

@@ -139,17 +139,10 @@ def chosen_slope(condition: str, results: Results) -> float | None:
 def _read_experiments() -> dict[str, Experiment]:
     found: dict[str, Experiment] = {}
     for line in read_csv("experiments.csv"):
-        others = {field: found[line[field]] for field in _OTHERS if line[field]}
-        found[line["name"]] = Experiment(
-            line["name"],
-            line["condition"],
-            tuple(line["rows"].split()),
-            int(line["num_seeds"]),
-            line["length"],
-            line["block"] or None,
-            line["baseline"] or None,
-            **others,
-        )
+        fields: dict[str, Any] = {name: text or None for name, text in line.items()}
+        fields |= {"rows": tuple(line["rows"].split()), "num_seeds": int(line["num_seeds"])}
+        fields |= {name: found[line[name]] for name in _OTHERS if line[name]}
+        found[line["name"]] = Experiment(**fields)
     return found
 
 

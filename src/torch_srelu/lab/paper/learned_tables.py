@@ -9,36 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..._text import counted
-from ...module import NAMES
 from ..analysis.comparison_tables import NOTHING, TextTable
 from ..analysis.learned_parameters import LEARNED_NAMES, LearnedLayer, learned_layers
 from ..config.recipes import LENGTHS
 from ..config.run import Run
-from .published import CIFAR10, CIFAR100, LEARNED, TITLES
-from .results import Entry, PaperResults, number, plain_entry
+from .published import CIFAR, CIFAR10, LEARNED, NOTES, TITLES, read_csv
+from .results import Entry, PaperResults, plain_entry
 from .rows import ROWS
-
-# Experiments and rows of SReLU that was frozen for different times; `left` keeps t_r where it was
-# set.
-ADAPTED = {
-    CIFAR10: {
-        "ablation-left": "srelu:left",
-        "headline-cifar10": "nin+srelu",
-        "published-cifar10": "nin+srelu",
-        "ablation-freeze25": "srelu:freeze25",
-        "reuse-cifar10": "reuse:srelu",
-    },
-    CIFAR100: {"headline-cifar100": "nin+srelu", "published-cifar100": "nin+srelu"},
-}
-ADAPTED_NOTE = (
-    "Mean t_r over the channels of a layer and n seeds at the end of the training, by the epoch "
-    "after which it was set."
-)
-REUSED_NOTE = (
-    " Kept: not learned from there on. Reused: set in a leaky ReLU network "
-    f"that had been trained for {ROWS['reuse:before'](CIFAR10, 1).epochs} epochs."
-)
 
 
 def make_tables(results: PaperResults) -> list[TextTable]:
@@ -66,12 +46,11 @@ def _table3(
     headers = ["layer", *(h for name in names for h in (f"{name} paper", "ours", "spread"))]
     rows = []
     for layer, values in LEARNED[condition].items():
-        line = [layer]
+        line, learned = [layer], ours.get(layer)
         for name in names:
-            learned, place = ours.get(layer), NAMES.index(name)
-            line.append(number(values[LEARNED_NAMES.index(name)]))
+            line.append(f"{values[name]:.2f}")
             if learned:
-                line += [number(learned.mean[place]), number(learned.std[place])]
+                line += [f"{learned.mean[name]:.2f}", f"{learned.std[name]:.2f}"]
             else:
                 line += ["not run", NOTHING]
         rows.append(line)
@@ -90,15 +69,12 @@ def _table3(
 def _shapes(learned: Sequence[LearnedLayer]) -> str:
     """How many channels of all layers have which slopes, in words."""
 
-    def share(of: str) -> str:
-        channels = sum(layer.channels for layer in learned)
-        found = sum(layer.channels * getattr(layer, of) for layer in learned)
-        return f"{100 * found / channels:.0f} %"
-
-    return (
-        f"Of all channels, {share('slower')} have a_r < 1, {share('rising')} have a_l < 0, and "
-        f"{share('s_shaped')} have both slopes from 0 to 1: those are an S."
-    )
+    channels = [layer.channels for layer in learned]
+    shares = {
+        name: 100 * np.average([getattr(layer, name) for layer in learned], weights=channels)
+        for name in ("slower", "rising", "s_shaped")
+    }
+    return NOTES["shapes"].format(**shares)
 
 
 def plain_values(results: PaperResults) -> Iterator[dict[str, Any]]:
@@ -106,25 +82,23 @@ def plain_values(results: PaperResults) -> Iterator[dict[str, Any]]:
     for condition, length, entry in _entries(results):
         ours = learned_layers(entry) if entry else {}
         for layer, values in LEARNED[condition].items():
-            for name, value in zip(LEARNED_NAMES, values, strict=True):
-                learned, place = ours.get(layer), NAMES.index(name)
-                note = (
-                    f"std over seeds; over channels {learned.std[place]:.4g}"
-                    if learned
-                    else f"not run: {results.how_to_run('nin+srelu', condition)}"
-                )
-                seeds, part = learned and learned.seeds[place], f":{layer}:{name}"
+            learned = ours.get(layer)
+            for name, value in values.items():
+                if learned:
+                    note = f"std over seeds; over channels {learned.std[name]:.4g}"
+                else:
+                    note = f"not run: {results.how_to_run('nin+srelu', condition)}"
+                seeds, part = learned and learned.seeds[name], f":{layer}:{name}"
                 yield plain_entry("nin+srelu", condition, length, value, seeds, note, part)
 
 
 def adaptation_tables(results: PaperResults) -> list[TextTable]:
     """When t_r was set and what it became, for each data set of which two moments are there."""
     made = []
-    for condition, rows in ADAPTED.items():
-        found = [results.entry_of(experiment, row) for experiment, row in rows.items()]
-        ours = {
-            _moment(entry.finished[0].run): entry for entry in found if entry and entry.finished
-        }
+    for condition in CIFAR:
+        lines = (line for line in read_csv("adapted.csv") if line["condition"] == condition)
+        found = [results.entry_of(line["experiment"], line["row"]) for line in lines]
+        ours = {_moment(e.finished[0].run): e for e in found if e and e.finished}
         if len(ours) > 1:
             made.append(_adaptation_table(condition, ours))
     return made
@@ -132,20 +106,20 @@ def adaptation_tables(results: PaperResults) -> list[TextTable]:
 
 def _adaptation_table(condition: str, ours: dict[str, Entry]) -> TextTable:
     learned = [learned_layers(entry) for entry in ours.values()]
-    place, published = NAMES.index("t_r"), LEARNED_NAMES.index("t_r")
     rows = [
         [
             layer,
-            *(number(o[layer].mean[place] if layer in o else None) for o in learned),
-            number(values[published]),
+            *(f"{o[layer].mean['t_r']:.2f}" if layer in o else NOTHING for o in learned),
+            f"{values['t_r']:.2f}",
         ]
         for layer, values in LEARNED[condition].items()
     ]
     rows.append(["n", *(str(len(entry.finished)) for entry in ours.values()), NOTHING])
-    note = ADAPTED_NOTE + (REUSED_NOTE if condition == CIFAR10 else "")
-    return TextTable(
-        f"When t_r was set: {TITLES[condition]}", ["layer", *ours, "paper"], rows, note
-    )
+    note = NOTES["adapted"]
+    if condition == CIFAR10:
+        note += NOTES["reused"].format(epochs=ROWS["reuse:before"](CIFAR10, 1).epochs)
+    title = f"When t_r was set: {TITLES[condition]}"
+    return TextTable(title, ["layer", *ours, "paper"], rows, note)
 
 
 def _moment(run: Run) -> str:

@@ -9,13 +9,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..analysis.comparison import BaselineDifference, Comparison
-from ..analysis.comparison_tables import NOTHING, TextTable
+from ..analysis.comparison_tables import NOTHING, TextTable, paired_numbers
 from ..analysis.sample_statistics import holm
 from ..config.recipes import LENGTHS
 from ..records.run_status import DEAD, DIVERGED
-from .difference_tables import paired_numbers
 from .experiments import BLOCKS, select_experiments, with_dependencies
-from .published import read_csv
+from .published import NOTES, read_csv
 from .results import Entry, PaperResults
 from .rows import LONGER, REUSED_EPOCHS, REUSED_SLOPE
 
@@ -30,9 +29,9 @@ class RowPair(NamedTuple):
     def difference(self, results: PaperResults) -> PairDifference:
         """Both as far as they have records, and the difference if both have finished."""
         target, baseline = results.entry_of(*self.target), results.entry_of(*self.baseline)
-        if target is None or baseline is None:
-            return PairDifference(self, target, baseline, None)
-        versus = Comparison("", {}, (baseline, target), baseline).differences.get(target.name)
+        versus = None
+        if target is not None and baseline is not None:
+            versus = Comparison("", {}, (baseline, target), baseline).differences.get(target.name)
         return PairDifference(self, target, baseline, versus)
 
 
@@ -45,45 +44,26 @@ class PairDifference(NamedTuple):
     versus: BaselineDifference | None
 
 
-_PAIRS = read_csv("pairs.csv")
-
-
 def _pairs(table: str) -> list[RowPair]:
-    return [
-        RowPair(
-            line["words"],
-            (line["experiment"], line["row"]),
-            (line["baseline_experiment"], line["baseline_row"]),
-        )
-        for line in _PAIRS
-        if line["table"] == table
-    ]
+    lines = (line.values() for line in read_csv("pairs.csv") if line["table"] == table)
+    return [RowPair(words, (name, row), (other, its)) for _, words, name, row, other, its in lines]
 
 
 CHANGED, OTHERS = _pairs("changed"), _pairs("others")
-PAIR_NOTE = (
-    "Test error in percent; the difference is paired over n seeds, with Student's 95 % "
-    "interval and p corrected by Holm over this table."
-)
-CHANGED_NOTE = (
-    "Of one side, of slopes or of thresholds only: the other parameters stay where they began, or "
-    "where the adaptive initialisation put them. Percentile: of the inputs that t_r is set to; the "
-    "10th is what the paper's formula says literally. Learning rate: of SReLU's parameters."
-)
-OTHERS_NOTE = (
-    f"Leaky ReLU: with a slope of {REUSED_SLOPE}, which a frozen SReLU is. Reused: such a network "
-    f"when it is finished, {REUSED_EPOCHS} more epochs as SReLU, adapted first, or as it is. "
-    f"Longer ReLU: for {LONGER} times SReLU's epochs, which is more than its time. Published "
-    f"length: {LENGTHS['published']['cifar10']} epochs, where SReLU has "
-    f"{LENGTHS['short']['cifar10']}."
+OTHERS_NOTE = NOTES["others"].format(
+    slope=REUSED_SLOPE,
+    epochs=REUSED_EPOCHS,
+    longer=LONGER,
+    **{name: epochs["cifar10"] for name, epochs in LENGTHS.items()},
 )
 
 
 def make_tables(results: PaperResults) -> list[TextTable]:
     """Both tables of pairs: decisions of SReLU on CIFAR-10, and what it is compared with else."""
+    changed = "SReLU with one decision changed, CIFAR-10"
     others = "Further differences, CIFAR-10 if not said otherwise"
     return [
-        _pair_table("SReLU with one decision changed, CIFAR-10", CHANGED, CHANGED_NOTE, results),
+        _pair_table(changed, CHANGED, NOTES["changed"], results),
         _pair_table(others, OTHERS, OTHERS_NOTE, results),
     ]
 
@@ -101,14 +81,14 @@ def _pair_table(title: str, pairs: list[RowPair], words: str, results: PaperResu
     rows = [[d.pair.words, *_numbers(d, p)] for d, p in zip(found, corrected, strict=True)]
     headers = ["", "error", "sd", "difference", "95 % interval", "n", "p (Holm)"]
     statuses = [line for d in found for line in _statuses(d)]
-    notes = [PAIR_NOTE, words, *statuses, *_not_run(found, results)]
+    notes = [NOTES["pairs"], words, *statuses, *_not_run(found, results)]
     return TextTable(title, headers, rows, "\n".join(notes))
 
 
 def _numbers(found: PairDifference, p: float | None) -> list[str]:
     if found.target is None:
         return ["not run", *[NOTHING] * 5]
-    difference = [NOTHING] * 4 if found.versus is None else paired_numbers(found.versus, p)
+    difference = [NOTHING] * 4 if found.versus is None else paired_numbers(found.versus.paired, p)
     return [found.target.mean_error, found.target.std_of_errors, *difference]
 
 

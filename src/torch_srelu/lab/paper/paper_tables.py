@@ -8,42 +8,25 @@ from typing import Any
 import numpy as np
 
 from ..._text import counted
-from ..analysis.comparison_tables import NOTHING, TextTable, format_interval
+from ..analysis.comparison_tables import NOTHING, TextTable, format_interval, format_number
 from ..config.recipes import LENGTHS
-from ..records.run_record import Record
 from ..records.run_status import DEAD, DIVERGED
 from . import learned_tables, parameter_counts
 from .experiments import OWN, experiments_with
-from .published import IMAGENET, TABLES, TITLES, PublishedRow, PublishedTable
-from .results import Entry, PaperResults, epochs_in_words, number, plain_entry
+from .published import NOTES, TABLES, TITLES, PublishedRow, PublishedTable
+from .results import Entry, PaperResults, epochs_in_words, plain_entry
 from .rows import LINEAR, SYSTEMS, is_short
 
 NAMES = ("table1", "table2", "table3", "table4", "table5")
-COUNTED = ("table2", "table4", "table5")  # those that give numbers of parameters
-READING = (
-    "Test error in percent at the last epoch; ema: of the averaged weights; sd: over n seeds; "
-    "dead: starts that learned nothing, replaced; div.: runs that diverged; -: the paper has no "
-    "such number, or we too few runs for it."
-)
 HEADERS = ["model", "paper", "ours", "sd", "95 % interval", "n", "ema", "dead", "div."]
 ROW_HEADERS = ["row: command, cost", "paper", "ours"]  # the first wraps in a narrow terminal
-ROW_NOTE = (
-    "Test errors in percent, ours with n seeds. A command runs a whole comparison; its cost is "
-    "that of the runs that are missing or, if none is, what they took."
-)
-# What is to be known of a condition.
-REMARKS = {
-    IMAGENET: "ours are top-1 errors of Imagenette, 10 of ImageNet's 1,000 classes, with 3,925 "
-    "test images, a standard error near 0.5 points: directional only, for a task that is not the "
-    "paper's; all 1,000 classes, 2.4 million steps a run, take too long for one device"
-}
 
 
 def make_tables(name: str, results: PaperResults) -> list[TextTable]:
     """A table of the paper for people, in parts."""
     if name == "table3":
         return learned_tables.make_tables(results)
-    counts = [parameter_counts.make_table(TABLES[name])] if name in COUNTED else []
+    counts = [parameter_counts.make_table(TABLES[name])] if name in NOTES["parameters"] else []
     return [*_error_tables(TABLES[name], results), *counts]
 
 
@@ -70,7 +53,7 @@ def row_tables(results: PaperResults) -> list[TextTable]:
         for table in TABLES.values()
         for condition in table.conditions
     ]
-    return [*made[:-1], made[-1]._replace(note=ROW_NOTE)]
+    return [*made[:-1], made[-1]._replace(note=NOTES["rows"])]
 
 
 def _listed(row: PublishedRow, condition: str, length: str, results: PaperResults) -> list[str]:
@@ -82,7 +65,7 @@ def _listed(row: PublishedRow, condition: str, length: str, results: PaperResult
     longer = f", {LENGTHS[length][condition]} epochs" if length == "published" else ""
     return [
         f"{row.title}{longer}: `srelu paper run {names}`, {cost}",
-        number(row.errors[condition]),
+        format_number(row.errors[condition]),
         f"{_ours(entry)}, n = {len(entry.errors)}" if entry else "not run",
     ]
 
@@ -117,10 +100,11 @@ def _error_table(
         for row, entry in found
         for remark in _remarks(row, condition, entry, results)
     )
-    notes = [READING, *(f"Not run: {', '.join(titles)}: {how}." for how, titles in empty.items())]
+    notes = [NOTES["errors"]]
+    notes += [f"Not run: {', '.join(titles)}: {how}." for how, titles in empty.items()]
     notes += [f"{', '.join(titles)}: {remark}." for remark, titles in remarks.items()]
-    if condition in REMARKS:
-        notes.append(f"{TITLES[condition]}: {REMARKS[condition]}.")
+    if condition in NOTES["conditions"]:
+        notes.append(f"{TITLES[condition]}: {NOTES['conditions'][condition]}.")
     lines = [_line(row, condition, entry) for row, entry in found]
     return TextTable(title, HEADERS, lines, "\n".join(notes))
 
@@ -138,7 +122,7 @@ def _by_words(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _line(row: PublishedRow, condition: str, entry: Entry | None) -> list[str]:
-    line = [row.title, number(row.errors[condition])]
+    line = [row.title, format_number(row.errors[condition])]
     if entry is None:
         return [*line, "not run", *[NOTHING] * (len(HEADERS) - 3)]
     span = format_interval(entry.summary and entry.summary.interval)
@@ -201,20 +185,15 @@ def _photographs(entry: Entry) -> Iterator[str]:
     yield f"top-5 error {top5:.2f} %"
     timed = [r for r in entry.finished if r.result and "images_an_epoch" in r.result]
     if timed:
-        beside = max(e.get("beside", 1) for record in timed for e in record.environments)
+        beside = max(e.get("beside", 1) for r in timed for e in r.environments)
         runs = f"{counted(beside, 'run')} side by side" if beside > 1 else "alone on its device"
-        rate = np.median([_rate(record) for record in timed])
+        seconds = [np.median([metrics.seconds for metrics in r.metrics]) for r in timed]  # an epoch
+        images = [r.result["images_an_epoch"] for r in timed if r.result]
+        rate = np.median(np.divide(images, seconds))
         yield f"{rate:.0f} images a second in training, {runs}"
     skipped = max(result.get("skipped_images", 0) for result in results)
     if skipped:
         yield f"{counted(skipped, 'image')} could not be decoded and were left out"
-
-
-def _rate(record: Record) -> float:
-    """Images a second, by the median epoch."""
-    assert record.result is not None
-    seconds = float(np.median([metrics.seconds for metrics in record.metrics]))
-    return record.result["images_an_epoch"] / seconds
 
 
 def _plain_errors(table: PublishedTable, results: PaperResults) -> Iterator[dict[str, Any]]:
@@ -232,7 +211,7 @@ def _plain_errors(table: PublishedTable, results: PaperResults) -> Iterator[dict
                     notes += entry.number_of(DEAD, DIVERGED)
                     if entry.averaged:
                         notes.append(f"averaged weights {entry.averaged_error}")
-                if condition in REMARKS:
-                    notes.append(REMARKS[condition])
+                if condition in NOTES["conditions"]:
+                    notes.append(NOTES["conditions"][condition])
                 summary, paper = entry and entry.summary, row.errors[condition]
                 yield plain_entry(row.name, condition, length, paper, summary, "; ".join(notes))

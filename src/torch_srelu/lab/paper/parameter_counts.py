@@ -10,15 +10,10 @@ from torch.overrides import TorchFunctionMode
 
 from ..analysis.comparison_tables import NOTHING, TextTable
 from ..models import network_registry
-from .published import IMAGENET, TITLES, PublishedTable
+from .published import IMAGENET, NOTES, TITLES, PublishedTable
 from .rows import ROWS, SYSTEMS
 
 _HEADS = "heads."  # of networks that have some in training alone
-
-
-# What is wrong with the paper's own numbers, by table.
-_COPIED = "The paper has 1.42K and 5.68K, CIFAR-10's, for the activations of all three data sets."
-_WRONG = {2: _COPIED, 4: _COPIED, 5: "The paper's 5M and 21.6K fit no count of ours."}
 
 
 def make_table(published: PublishedTable) -> TextTable:
@@ -30,7 +25,7 @@ def make_table(published: PublishedTable) -> TextTable:
             counted = f"{weights:,}" + (f" + {extra:,}" if extra else "")
             rows.append([row.title, TITLES[condition], row.parameters or NOTHING, counted])
     note = "Counted in the networks that are trained here: weights and biases + activations."
-    note += f" {_WRONG[published.number]}" if published.number in _WRONG else ""
+    note += f" {NOTES['parameters'][f'table{published.number}']}"
     if any(row.name in SYSTEMS for row in published.rows):
         note += " Heads that are absent at test are not counted."
     headers = ["model", "data", "paper", "ours"]

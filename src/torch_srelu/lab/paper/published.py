@@ -3,13 +3,14 @@
 Errors are in percent. Names of rows and conditions are those of our own runs; what is known of a
 row, and rows that the paper does not have but that help to read it, stand beside its own. In
 published.csv a "-" is an error that the paper does not have, under a condition where we run the
-row, and the name of a row is that row's error; where nothing stands, the row has no entry.
+row; where nothing stands, the row has no entry.
 """
 
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
+import tomllib
+from collections import defaultdict
 from importlib import resources
 from typing import NamedTuple
 
@@ -30,8 +31,7 @@ TITLES = {
 }
 
 
-@dataclass(frozen=True)
-class PublishedRow:
+class PublishedRow(NamedTuple):
     """A row of a table of errors.
 
     Attributes:
@@ -75,32 +75,25 @@ def read_csv(name: str) -> list[dict[str, str]]:
     return list(csv.DictReader(read_text(name).splitlines()))
 
 
+NOTES = tomllib.loads(read_text("notes.toml"))  # of the tables, by name
+
+
 def _tables() -> dict[str, PublishedTable]:
-    rows: dict[int, dict[str, list[PublishedRow]]] = {}
-    errors: dict[str, dict[str, float | None]] = {}  # by row, of the same table
+    rows: dict[tuple[str, str], list[PublishedRow]] = defaultdict(list)
     for line in read_csv("published.csv"):
-        table = rows.setdefault(int(line["table"]), {"paper": [], "ours": []})
         texts = {condition: line[condition] for condition in TITLES if line[condition]}
-        errors[line["row"]] = {c: _error(text, c, errors) for c, text in texts.items()}
-        row = PublishedRow(
-            line["row"], line["title"], line["parameters"], errors[line["row"]], line["note"]
-        )
-        table[line["source"]].append(row)
+        errors = {c: None if text == "-" else float(text) for c, text in texts.items()}
+        row = PublishedRow(line["row"], line["title"], line["parameters"], errors, line["note"])
+        rows[line["table"], line["source"]].append(row)
     return {
         f"table{number}": PublishedTable(
-            number,
-            tuple(c for c in TITLES if any(c in row.errors for row in table["paper"])),
-            tuple(table["paper"]),
-            tuple(table["ours"]),
+            int(number),
+            tuple(c for c in TITLES if any(c in row.errors for row in rows[number, "paper"])),
+            tuple(rows[number, "paper"]),
+            tuple(rows[number, "ours"]),
         )
-        for number, table in rows.items()
+        for number in dict.fromkeys(number for number, _ in rows)
     }
-
-
-def _error(text: str, condition: str, errors: dict[str, dict[str, float | None]]) -> float | None:
-    if text in errors:
-        return errors[text][condition]
-    return None if text == "-" else float(text)
 
 
 TABLES = _tables()
@@ -114,7 +107,7 @@ ERRORS: dict[tuple[str, str], float] = {
     if error is not None
 }
 
-# Table 3: mean learned parameters by condition and layer, in the order of `LEARNED_NAMES`.
-LEARNED: dict[str, dict[str, tuple[float, ...]]] = {CIFAR10: {}, CIFAR100: {}}
+# Table 3: mean learned parameters by condition, layer and name.
+LEARNED: dict[str, dict[str, dict[str, float]]] = {CIFAR10: {}, CIFAR100: {}}
 for _line in read_csv("learned.csv"):
-    LEARNED[_line["condition"]][_line["layer"]] = tuple(float(_line[n]) for n in LEARNED_NAMES)
+    LEARNED[_line["condition"]][_line["layer"]] = {n: float(_line[n]) for n in LEARNED_NAMES}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from ..._text import counted
-from ..analysis import sample_statistics
-from ..analysis.comparison import Comparison, Rival, compare, environment_text
-from ..analysis.comparison_tables import NOTHING
+from ..analysis import comparison, sample_statistics
+from ..analysis.comparison import Comparison, Rival
+from ..analysis.comparison_tables import format_number
 from ..analysis.sample_statistics import SampleSummary
 from ..config.recipes import LENGTHS
 from ..config.run import Run
@@ -38,11 +39,6 @@ def results_folder() -> Path:
     return checkout if checkout.is_dir() else Path("results")
 
 
-def number(value: float | None, digits: int = 2) -> str:
-    """A number of a table, or the sign for none."""
-    return NOTHING if value is None else f"{value:.{digits}f}"
-
-
 class Entry(Rival):
     """A row under a condition at a length: what its runs came to."""
 
@@ -65,20 +61,16 @@ class Entry(Rival):
     @property
     def std_of_errors(self) -> str:
         """The standard deviation of the errors over seeds, if there are enough."""
-        return number(self.summary and self.summary.std)
+        return format_number(self.summary and self.summary.std)
 
     @property
     def averaged_error(self) -> str:
         """The mean of the errors of the averaged weights."""
-        return number(self.averaged and self.averaged.mean)
+        return format_number(self.averaged and self.averaged.mean)
 
     def number_of(self, *statuses: str) -> list[str]:
         """How many runs have each of these statuses, in words, if any have."""
-        return [
-            f"{self.status_counts[status]} {status}"
-            for status in statuses
-            if self.status_counts[status]
-        ]
+        return [f"{n} {status}" for status in statuses if (n := self.status_counts[status])]
 
 
 class PaperResults:
@@ -123,30 +115,20 @@ class PaperResults:
 
     def entry(self, row: str, condition: str, length: str) -> Entry | None:
         """What the runs of a row came to in all its experiments; None if there are none."""
-        found = [
-            record
-            for experiment in experiments_with(row, condition, length)
-            if (entry := self.entries(experiment).get(row))
-            for record in entry.records
-        ]
-        found.sort(key=lambda record: record.run.seed)
-        return Entry(row, tuple(found)) if found else None
+        found = [self.entries(e).get(row) for e in experiments_with(row, condition, length)]
+        records = [record for entry in found if entry for record in entry.records]
+        records.sort(key=lambda record: record.run.seed)
+        return Entry(row, tuple(records)) if records else None
 
     def records(self, experiments: Iterable[Experiment]) -> list[Record]:
         """The records that experiments count, and those of dead runs, each once."""
-        return list(
-            {
-                record.run.key(): record
-                for experiment in experiments
-                for entry in self.entries(experiment).values()
-                for record in entry.records
-            }.values()
-        )
+        entries = (entry for e in experiments for entry in self.entries(e).values())
+        return list({r.run.key(): r for entry in entries for r in entry.records}.values())
 
     def comparison(self, experiments: Sequence[Experiment]) -> Comparison | None:
         """Experiments of one protocol as one comparison; None if nothing was trained."""
         found = self.records(experiments)
-        return compare(found)[0] if found else None
+        return comparison.compare(found)[0] if found else None
 
     def missing(self, experiments: Sequence[Experiment]) -> list[Run]:
         """The runs that are still without a result."""
@@ -165,9 +147,7 @@ class PaperResults:
 
     def places(self) -> list[str]:
         """Where the records come from: hardware and the versions that decide numbers."""
-        return sorted(
-            {environment_text(e) for record in self._ended.values() for e in record.environments}
-        )
+        return comparison.places(self._ended.values())
 
     def device_seconds(self, experiments: Sequence[Experiment]) -> float:
         """What experiments, and those they depend on, took of a device shared evenly."""
@@ -175,10 +155,9 @@ class PaperResults:
 
     def device_hours(self) -> dict[str, float]:
         """What all records together took of each kind of hardware, each run counted once."""
-        hours: dict[str, float] = {}
+        hours: dict[str, float] = defaultdict(float)
         for record in self._ended.values():
-            where = _hardware([record])
-            hours[where] = hours.get(where, 0.0) + _device_seconds(record) / 3600
+            hours[_hardware([record])] += _device_seconds(record) / 3600
         return hours
 
     def time_taken(self, experiments: Sequence[Experiment]) -> str:
@@ -242,27 +221,20 @@ def plain_entry(
     part: str = "",
 ) -> dict[str, Any]:
     """An entry as a plain value, the same for every table; ``part`` says of what of the row."""
-    numbers = ours and {
-        "mean": ours.mean,
-        "std": ours.std,
-        "n": ours.n,
-        "ci95": list(ours.interval) if ours.interval else None,
-    }
+    if row in SYSTEMS:
+        run = SYSTEMS[row](condition, 1)
+        protocol = f"as its authors trained it, {run.dataset}, {epochs_in_words(run)} epochs"
+    else:
+        protocol = f"faithful, {LENGTHS[length][condition.partition('+')[0]]} epochs"
+    numbers = ours and {"mean": ours.mean, "std": ours.std, "n": ours.n, "ci95": ours.interval}
     return {
         "row": row + part,
         "condition": condition,
         "paper": paper,
         "ours": numbers,
-        "protocol": _protocol(row, condition, length),
+        "protocol": protocol,
         "note": note,
     }
-
-
-def _protocol(row: str, condition: str, length: str) -> str:
-    if row not in SYSTEMS:
-        return f"faithful, {LENGTHS[length][condition.partition('+')[0]]} epochs"
-    run = SYSTEMS[row](condition, 1)
-    return f"as its authors trained it, {run.dataset}, {epochs_in_words(run)} epochs"
 
 
 def epochs_in_words(run: Run) -> str:

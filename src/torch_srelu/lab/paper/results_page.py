@@ -14,7 +14,7 @@ from ..util import files
 from ..util.patience import DEAD_AFTER, PATIENCE
 from . import difference_tables, fit_tables, pair_tables, paper_tables
 from .experiments import BLOCKS, REHEARSAL, with_dependencies
-from .published import read_text
+from .published import NOTES, read_text
 from .results import PaperResults, results_folder
 
 PAGE, FINDINGS = "docs/results.md", "docs/findings.md"
@@ -24,6 +24,7 @@ SHOWN = "Test errors of NIN, the paper's and ours; below, what SReLU loses when 
 CAPTION = "Training loss on CIFAR-10 and CIFAR-100; test errors at the end"
 LEARNED = "The functions that SReLU learned, one run each, over 98 % of the inputs they saw"
 CHANNELS = "; thin: single channels, thick: the mean of all; scales differ"
+MAGNITUDES = "Mean magnitude of the inputs of GoogLeNet's SReLUs at the end, averaged over seeds"
 README, BEGIN, END = "README.md", "<!-- results -->", "<!-- end of results -->"
 
 
@@ -32,8 +33,7 @@ def render(results: PaperResults, findings: str) -> str:
     from .figures import record_figures  # late: figures are slow to import
 
     learned = record_figures.learned_records(results)
-    inputs = record_figures.input_records(results)
-    caption = record_figures.INPUTS_CAPTION
+    inputs = record_figures.google_net(results)
     tables = [t for n in paper_tables.NAMES for t in paper_tables.make_tables(n, results)]
     fits = _markdown(fit_tables.make_tables(results))
     return read_text("results_page.md").format(
@@ -52,7 +52,7 @@ def render(results: PaperResults, findings: str) -> str:
         functions=f"## What was learned\n\n{_picture(LEARNED, FUNCTIONS, CHANNELS)}"
         if learned
         else "",
-        figure3=f"## Figure 3\n\n{_picture(caption, INPUTS)}" if inputs else "",
+        figure3=f"## Figure 3\n\n{_picture(MAGNITUDES, INPUTS)}" if inputs else "",
         convergence=CAPTION,
         figure4_file=Path(FIGURE).name,
         runs=markdown_table(_runs(results)),
@@ -105,7 +105,7 @@ def write(results: PaperResults, folder: Path | None = None) -> Iterator[Path]:
     if record_figures.learned_records(results):
         made[root / FUNCTIONS] = draw("functions", "svg", results)
         made[root / OVERVIEW] = draw("overview", "svg", results)
-    if record_figures.input_records(results):
+    if record_figures.google_net(results):
         made[root / INPUTS] = draw("figure3", "svg", results)
     for path, data in made.items():
         files.write(path, data)
@@ -126,11 +126,7 @@ def _runs(results: PaperResults) -> TextTable:
     headers = ["block", "what", "runs", "dead", "diverged", "device hours"]
     spent = sorted(results.device_hours().items(), key=lambda item: -item[1])
     together = "; ".join(f"{hours:.2f} of one {where}" for where, hours in spent) or "none"
-    note = (
-        "Device hours, about: the runs' own seconds over the number of runs that were started side "
-        "by side, which varies in time. Runs that two blocks share are in both lines. All records "
-        f"together, each once: {together}."
-    )
+    note = NOTES["blocks"].format(together=together)
     return TextTable("Blocks of runs", headers, rows, note)
 
 

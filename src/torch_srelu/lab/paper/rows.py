@@ -8,7 +8,9 @@ weights as a second result, bfloat16, bit-equal repetition. On CIFAR most system
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from ..config.recipes import CONDITIONS, FAITHFUL, faithful, recipe
 from ..config.rival_recipes import RECIPES, SHORT, rival
@@ -21,19 +23,13 @@ REUSED_EPOCHS = 20
 LONGER = 1.1  # the epochs of the control of compute, by those of SReLU
 
 
-class RowRecipe(Protocol):
-    """Gives the run of a row for a condition and a seed."""
-
-    def __call__(self, condition: str, seed: int, length: str = ..., **decisions: Any) -> Run: ...
+# The run of a row for a condition, a seed, a length if not the default, and fields of the run.
+RowRecipe = Callable[..., Run]
 
 
-def _nin(activation: str, **own: Any) -> RowRecipe:
+def _nin(activation: str, condition: str, seed: int, length: str = "short", **fields: Any) -> Run:
     """NIN with an activation, under the protocol of the reproduction."""
-
-    def make(condition: str, seed: int, length: str = "short", **decisions: Any) -> Run:
-        return faithful(condition, activation, seed, length, **own | decisions)
-
-    return make
+    return faithful(condition, activation, seed, length, **fields)
 
 
 def _apl(condition: str, seed: int, length: str = "short", **decisions: Any) -> Run:
@@ -52,69 +48,69 @@ def _longer(condition: str, seed: int, length: str = "short", **decisions: Any) 
     return faithful(condition, "relu", seed, length, epochs=round(LONGER * epochs), **decisions)
 
 
-def _reused(activation: str, **own: Any) -> RowRecipe:
+def _reused(
+    activation: str, condition: str, seed: int, length: str = "short", **fields: Any
+) -> Run:
     """Further epochs of a finished leaky ReLU network, at the learning rate it ended with."""
-
-    def make(condition: str, seed: int, length: str = "short", **decisions: Any) -> Run:
-        first = ROWS["reuse:before"](condition, seed, length)
-        further: dict[str, Any] = {
-            "start": first.key(),
-            "epochs": REUSED_EPOCHS,
-            "lr": first.lr * first.gamma ** len(first.milestones),
-            "schedule": "constant",
-            "milestones": (),
-        }
-        return faithful(condition, activation, seed, length, **further | own | decisions)
-
-    return make
+    first = ROWS["reuse:before"](condition, seed, length)
+    further: dict[str, Any] = {
+        "start": first.key(),
+        "epochs": REUSED_EPOCHS,
+        "lr": first.lr * first.gamma ** len(first.milestones),
+        "schedule": "constant",
+        "milestones": (),
+    }
+    return faithful(condition, activation, seed, length, **further | fields)
 
 
 _REUSED_OPTIONS = {"slope": REUSED_SLOPE}
 ROWS: dict[str, RowRecipe] = {
-    "nin+relu": _nin("relu"),
-    "nin+lrelu": _nin("lrelu", options={"slope": SLOPES[0]}),  # or the one that is chosen
-    "nin+prelu": _nin("prelu"),
+    "nin+relu": partial(_nin, "relu"),
+    "nin+lrelu": partial(_nin, "lrelu", options={"slope": SLOPES[0]}),  # or the one that is chosen
+    "nin+prelu": partial(_nin, "prelu"),
     "nin+apl": _apl,
-    "nin+apl-neuron": _nin("apl", options={"hinges": 2, "per": "neuron"}),  # as its authors
-    "nin+srelu-manual": _nin("srelu-manual"),  # t_r = 1 is ours: the paper's values are unknown
-    "nin+srelu-shared": _nin("srelu-shared"),
-    "nin+srelu": _nin("srelu"),
-    "srelu:left": _nin("srelu", fixed=("t_r", "a_r")),
-    "srelu:right": _nin("srelu", fixed=("t_l", "a_l")),
-    "srelu:slopes": _nin("srelu", fixed=("t_r", "t_l")),
-    "srelu:thresholds": _nin("srelu", fixed=("a_r", "a_l")),
-    "srelu:freeze25": _nin("srelu", freeze=25),
-    "srelu:quantile80": _nin("srelu", quantile=0.8),
-    "srelu:quantile95": _nin("srelu", quantile=0.95),
-    "srelu:quantile10": _nin("srelu", quantile=0.1),
-    "srelu:slow": _nin("srelu", lr_scale=0.1),
-    "srelu:layer": _nin("srelu", scope="layer"),
+    "nin+apl-neuron": partial(
+        _nin, "apl", options={"hinges": 2, "per": "neuron"}
+    ),  # as its authors
+    "nin+srelu-manual": partial(
+        _nin, "srelu-manual"
+    ),  # t_r = 1 is ours: the paper's values are unknown
+    "nin+srelu-shared": partial(_nin, "srelu-shared"),
+    "nin+srelu": partial(_nin, "srelu"),
+    "srelu:left": partial(_nin, "srelu", fixed=("t_r", "a_r")),
+    "srelu:right": partial(_nin, "srelu", fixed=("t_l", "a_l")),
+    "srelu:slopes": partial(_nin, "srelu", fixed=("t_r", "t_l")),
+    "srelu:thresholds": partial(_nin, "srelu", fixed=("a_r", "a_l")),
+    "srelu:freeze25": partial(_nin, "srelu", freeze=25),
+    "srelu:quantile80": partial(_nin, "srelu", quantile=0.8),
+    "srelu:quantile95": partial(_nin, "srelu", quantile=0.95),
+    "srelu:quantile10": partial(_nin, "srelu", quantile=0.1),
+    "srelu:slow": partial(_nin, "srelu", lr_scale=0.1),
+    "srelu:layer": partial(_nin, "srelu", scope="layer"),
     # At the rate of the weights, shared parameters ran away within five steps of the thaw in a
     # trial: their gradients are sums over all channels.
-    "srelu:shared-slow": _nin("srelu-shared", lr_scale=0.1),
+    "srelu:shared-slow": partial(_nin, "srelu-shared", lr_scale=0.1),
     # Judged on 20 % of the training data, which it did not see.
-    **{f"lrelu:{s}": _nin("lrelu", options={"slope": s}, validation=0.2) for s in SLOPES},
+    **{f"lrelu:{s}": partial(_nin, "lrelu", options={"slope": s}, validation=0.2) for s in SLOPES},
     # From the initial weights and last rates that were published for it.
-    "relu:published-start": _nin("relu", net="nin-published-start-cifar100"),
+    "relu:published-start": partial(_nin, "relu", net="nin-published-start-cifar100"),
     # With a last layer that starts as the others do, its biases at 0.
-    "relu:zero-biases": _nin("relu", net="nin-mnist"),
+    "relu:zero-biases": partial(_nin, "relu", net="nin-mnist"),
     "relu:longer": _longer,
-    "reuse:before": _nin("lrelu", options=_REUSED_OPTIONS),
-    "reuse:lrelu": _reused("lrelu", options=_REUSED_OPTIONS),
-    "reuse:srelu": _reused("srelu", freeze=0),  # it is adapted before its first step
+    "reuse:before": partial(_nin, "lrelu", options=_REUSED_OPTIONS),
+    "reuse:lrelu": partial(_reused, "lrelu", options=_REUSED_OPTIONS),
+    "reuse:srelu": partial(_reused, "srelu", freeze=0),  # it is adapted before its first step
 }
 
 
-def _system(name: str, cut: tuple[str, ...] = (), **own: Any) -> RowRecipe:
+def _system(
+    name: str, cut: tuple[str, ...], condition: str, seed: int, length: str = "own", **fields: Any
+) -> Run:
     """A system as published, but of 60 epochs under the conditions where it is cut."""
-
-    def make(condition: str, seed: int, length: str = "own", **decisions: Any) -> Run:
-        shared: dict[str, Any] = {**CONDITIONS[condition], **FAITHFUL}
-        if condition in cut:
-            shared["epochs"] = SHORT
-        return rival(name, seed=seed, **shared | own | decisions)
-
-    return make
+    shared: dict[str, Any] = {**CONDITIONS[condition], **FAITHFUL}
+    if condition in cut:
+        shared["epochs"] = SHORT
+    return rival(name, seed=seed, **shared | fields)
 
 
 def _authors_nin(condition: str, seed: int, length: str = "own", **decisions: Any) -> Run:
@@ -130,20 +126,23 @@ def _authors_nin(condition: str, seed: int, length: str = "own", **decisions: An
 
 _FLIPS = (FLIPS10, FLIPS100)
 SYSTEMS: dict[str, RowRecipe] = {
-    "maxout": _system("maxout", (*CIFAR, *_FLIPS)),  # Goodfellow et al., 2013
-    "probmaxout": _system("probout", (*CIFAR, *_FLIPS)),  # Springenberg and Riedmiller, 2013
-    "apl": _system("apl-network", (*CIFAR, *_FLIPS)),  # Agostinelli et al., 2014; per neuron
-    "dsn": _system("dsn", _FLIPS),  # deeply supervised nets on NIN: Lee et al., 2014
-    "tree": _system("tree-prior", CIFAR),  # Srivastava and Salakhutdinov, 2013: the last layer
+    "maxout": partial(_system, "maxout", (*CIFAR, *_FLIPS)),  # Goodfellow et al., 2013
+    # Springenberg and Riedmiller, 2013
+    "probmaxout": partial(_system, "probout", (*CIFAR, *_FLIPS)),
+    # Agostinelli et al., 2014; per neuron
+    "apl": partial(_system, "apl-network", (*CIFAR, *_FLIPS)),
+    "dsn": partial(_system, "dsn", _FLIPS),  # deeply supervised nets on NIN: Lee et al., 2014
+    # Srivastava and Salakhutdinov, 2013: the last layer
+    "tree": partial(_system, "tree-prior", CIFAR),
     "nin": _authors_nin,  # Lin et al., 2013
-    "stochastic-pooling": _system("stochastic-pooling"),  # Zeiler and Fergus, 2013
+    "stochastic-pooling": partial(_system, "stochastic-pooling", ()),  # Zeiler and Fergus, 2013
     # One dense layer, which every system must beat; on images as DSN gets them: not whitened.
-    "linear": _system("linear"),
-    "linear-gcn": _system("linear", preprocessing="gcn"),
+    "linear": partial(_system, "linear", ()),
+    "linear-gcn": partial(_system, "linear", (), preprocessing="gcn"),
     # Szegedy et al., 2014, as BVLC has it, on ten classes of ImageNet.
-    "googlenet": _system("googlenet", activation="relu"),
-    "googlenet+prelu": _system("googlenet", activation="prelu"),
-    "googlenet+srelu": _system("googlenet", activation="srelu"),
+    "googlenet": partial(_system, "googlenet", (), activation="relu"),
+    "googlenet+prelu": partial(_system, "googlenet", (), activation="prelu"),
+    "googlenet+srelu": partial(_system, "googlenet", (), activation="srelu"),
 }
 LINEAR = ("linear", "linear-gcn")
 

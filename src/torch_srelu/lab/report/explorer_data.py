@@ -86,6 +86,5 @@ def _packed_curves(
 
 def _spread(count: int, most: int) -> list[int]:
     """At most ``most`` of ``count`` epochs, evenly spread, the first and the last among them."""
-    if count <= most:
-        return list(range(count))
-    return sorted({round(i * (count - 1) / (most - 1)) for i in range(most)})
+    shown = min(count, most)
+    return sorted({round(i * (count - 1) / max(1, shown - 1)) for i in range(shown)})

@@ -12,7 +12,6 @@ import hashlib
 import html
 import json
 from collections.abc import Sequence
-from importlib import resources
 from string import Template
 from typing import Any
 
@@ -22,6 +21,7 @@ from plotly.offline import get_plotlyjs
 from ... import __version__
 from ..analysis.comparison import Comparison
 from . import explorer_data, sections
+from .sections import read_asset
 
 
 def render(comparisons: Sequence[Comparison]) -> str:
@@ -43,21 +43,17 @@ def render(comparisons: Sequence[Comparison]) -> str:
         "figures": {name: json.loads(str(figure.to_json())) for name, figure in drawn.items()},
         "learned": explorer,
     }
-    scripts = {"plotly": get_plotlyjs(), "js": _asset("page.js")}
-    return Template(_asset("page.html")).substitute(
+    scripts = {"plotly": get_plotlyjs(), "js": read_asset("page.js")}
+    return Template(read_asset("page.html")).substitute(
         scripts,
         title=html.escape(sections.title(comparisons)),
         subtitle=html.escape(sections.subtitle(comparisons)),
         version=__version__,
-        css=_asset("page.css"),
+        css=read_asset("page.css"),
         sections="\n".join(parts),
         content=_embedded(content),
         script_hashes=" ".join(map(_hash, scripts.values())),
     )
-
-
-def _asset(name: str) -> str:
-    return resources.files("torch_srelu.lab.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def _embedded(content: Any) -> str:

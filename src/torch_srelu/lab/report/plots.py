@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import html
 import math
+from html import escape
 from typing import Any
 
 import plotly.graph_objects as go
 
 from ..analysis.comparison import Comparison, Rival
+from ..analysis.learned_parameters import input_magnitudes
 from ..analysis.sample_statistics import summarise
 from ..util.colors import activation_colors
 
@@ -26,7 +27,7 @@ def errors(comparison: Comparison) -> go.Figure | None:
     for rival in reversed(comparison.rivals):
         if rival.summary is None:
             continue
-        name, color, summary = html.escape(rival.name), palette[rival.name], rival.summary
+        name, color, summary = escape(rival.name), palette[rival.name], rival.summary
         figure.add_scatter(
             x=list(rival.errors.values()),
             y=[name] * len(rival.errors),
@@ -47,11 +48,9 @@ def errors(comparison: Comparison) -> go.Figure | None:
             marker_line={"color": color, "width": 3},
             hovertemplate=f"mean of {summary.n}: %{{x:.2f}} %<extra></extra>",
         )
-    if not figure.data:
-        return None
-    _titled(figure, x="test error, %", showlegend=False)
-    # Else it would begin below 0, to have room for the dots.
-    return figure.update_xaxes(rangemode="nonnegative")
+    # Else the axis would begin below 0, to have room for the dots.
+    figure.update_xaxes(rangemode="nonnegative")
+    return _titled(figure, x="test error, %", showlegend=False)
 
 
 def convergence(
@@ -70,7 +69,7 @@ def convergence(
         if not epochs:
             continue
         lowest, highest = min(lowest, *low), max(highest, *high)
-        name, color = html.escape(rival.name), palette[rival.name]
+        name, color = escape(rival.name), palette[rival.name]
         figure.add_scatter(
             x=[*epochs, *epochs[::-1]],
             y=[*high, *low[::-1]],
@@ -91,13 +90,10 @@ def convergence(
             legendgroup=name,
             hovertemplate=f"{name} %{{y:.4g}}<extra></extra>",
         )
-    if not figure.data:
-        return None
-    _titled(figure, x="epoch", y=label, hovermode="x unified")
-    if lowest > 0:
+    if 0 < lowest < math.inf:
         ticks = _log_ticks(lowest, highest)
         figure.update_yaxes(type="log", tickvals=ticks, ticktext=[f"{t:g}" for t in ticks])
-    return figure
+    return _titled(figure, x="epoch", y=label, hovermode="x unified")
 
 
 def magnitude(comparison: Comparison) -> go.Figure | None:
@@ -105,24 +101,20 @@ def magnitude(comparison: Comparison) -> go.Figure | None:
     figure = go.Figure()
     palette = rival_colors(comparison)
     for rival in comparison.rivals:
-        runs = [inputs.magnitude for r in rival.finished if (inputs := r.inputs())]
-        if not runs:
+        means = input_magnitudes(rival)
+        if not means:
             continue
-        layers = rival.records[0].in_order(runs[0])
-        means = [summarise([float(run[layer][-1]) for run in runs]).mean for layer in layers]
         figure.add_scatter(
-            x=[html.escape(layer) for layer in layers],
-            y=means,
+            x=[*map(escape, means)],
+            y=[*means.values()],
             mode="lines+markers",
             line={"color": palette[rival.name], "width": 2},
             marker={"size": 7},
-            name=html.escape(rival.name),
-            hovertemplate=f"{html.escape(rival.name)} %{{y:.3g}}<extra></extra>",
+            name=escape(rival.name),
+            hovertemplate=f"{escape(rival.name)} %{{y:.3g}}<extra></extra>",
         )
-    if not figure.data:
-        return None
-    _titled(figure, y="mean |input|", hovermode="x unified")
-    return figure.update_yaxes(rangemode="tozero")
+    figure.update_yaxes(rangemode="tozero")
+    return _titled(figure, y="mean |input|", hovermode="x unified")
 
 
 def _band(
@@ -155,7 +147,9 @@ def _faint(color: str) -> str:
     return f"rgba({red},{green},{blue},0.16)"
 
 
-def _titled(figure: go.Figure, *, x: str = "", y: str = "", **layout: Any) -> go.Figure:
-    """Sets axis titles, and leaves the colors of paper, text and grid to the page."""
+def _titled(figure: go.Figure, *, x: str = "", y: str = "", **layout: Any) -> go.Figure | None:
+    """Sets axis titles, and leaves the colors of page, text and grid to it; None if it is empty."""
+    if not figure.data:
+        return None
     figure.update_layout(template="none", **layout)
     return figure.update_xaxes(title_text=x or None).update_yaxes(title_text=y or None)

@@ -1,16 +1,18 @@
-"""The sections of the report as HTML. `_text` escapes every text from outside."""
+"""The sections of the report as HTML. `escape` is applied to every text from outside."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Sequence
+from html import escape
+from importlib import resources
+from string import Template
 
 import plotly.graph_objects as go
 
 from ..._text import counted
 from ...module import NAMES
 from ..analysis import comparison_tables
-from ..analysis.comparison import Comparison
+from ..analysis.comparison import Comparison, places
 from ..analysis.learned_parameters import LEARNED_NAMES, LearnedLayer, learned_layers
 from ..records.run_record import Record, seconds_of
 from ..records.run_status import FINISHED
@@ -21,6 +23,11 @@ CURVES = (
     ("train_error", "training error, %", 100),
     ("val_error", "validation error, %", 100),
 )
+
+
+def read_asset(name: str) -> str:
+    """A file of this package."""
+    return resources.files("torch_srelu.lab.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def title(comparisons: Sequence[Comparison]) -> str:
@@ -34,10 +41,9 @@ def title(comparisons: Sequence[Comparison]) -> str:
 
 def subtitle(comparisons: Sequence[Comparison]) -> str:
     """Network, length, number of runs and machines."""
-    count = sum(len(c.records) for c in comparisons)
-    places = sorted({place for c in comparisons for place in c.places})
+    records = [record for c in comparisons for record in c.records]
     titles = "; ".join(c.title for c in comparisons)
-    return f"{titles}. {counted(count, 'run')} on {'; '.join(places)}."
+    return f"{titles}. {counted(len(records), 'run')} on {'; '.join(places(records))}."
 
 
 def named_runs(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, Record]]:
@@ -58,7 +64,7 @@ def comparison(c: Comparison, place: int, drawn: dict[str, go.Figure], *, alone:
         drawn: Where to put the figures, by the name under which the page's script finds them.
         alone: Whether it is the only one: then the page has its title.
     """
-    parts = [] if alone else [f'<h2 class="comparison">{_text(c.title)}</h2>']
+    parts = [] if alone else [f'<h2 class="comparison">{escape(c.title)}</h2>']
     level = "h2" if alone else "h3"
 
     def section(name: str, lead: str, *content: str) -> None:
@@ -74,7 +80,7 @@ def comparison(c: Comparison, place: int, drawn: dict[str, go.Figure], *, alone:
 
     errors = plots.errors(c)
     drawn_errors = plot("errors", errors) if errors else ""
-    lead = _text(comparison_tables.conclusion(c))
+    lead = escape(comparison_tables.conclusion(c))
     section("Result", lead, drawn_errors, _errors(c), _differences(c))
     curves = [
         plot(column, figure)
@@ -90,29 +96,14 @@ def comparison(c: Comparison, place: int, drawn: dict[str, go.Figure], *, alone:
     for rival in c.rivals:
         if layers := learned_layers(rival):
             table = _layer_table([*layers.values()])
-            section(f"Learned parameters of {_text(rival.name)}", "", table)
+            section(f"Learned parameters of {escape(rival.name)}", "", table)
     return "\n".join(parts)
 
 
 def explorer() -> str:
     """The elements that the page's script fills: one small plot a layer, and the large one."""
     values = "".join(f'<div><dt>{_symbol(n)}</dt><dd id="{n}"></dd></div>' for n in NAMES)
-    return f"""<h2>Learned functions</h2>
-<p class="lead">Each layer after the last epoch: all its channels (thin), the layer's mean (bold),
-and the distribution of its inputs (grey). Choose a layer, then a channel and an epoch below.</p>
-<label class="run">run <select id="run"></select></label>
-<div class="grid" id="layers"></div>
-<div class="card">
-<div class="controls">
-<label>layer <select id="layer"></select></label>
-<label>channel <output id="channel-name"></output><input type="range" id="channel" min="0"></label>
-<label>epoch <output id="epoch-name"></output><span class="row">
-<button type="button" class="play" id="play" aria-label="play the epochs">▶</button>
-<input type="range" id="epoch" min="0"></span></label>
-</div>
-<div class="plot" id="explorer"></div>
-<dl class="values">{values}</dl>
-</div>"""
+    return Template(read_asset("explorer.html")).substitute(values=values)
 
 
 def provenance(comparisons: Sequence[Comparison]) -> str:
@@ -152,17 +143,17 @@ def _errors(c: Comparison) -> str:
     lowest = min((r.summary.mean for r in c.rivals if r.summary), default=None)
     rows = []
     for rival, row in zip(c.rivals, table.rows, strict=True):
-        name, error, *others = map(_text, row)
+        name, error, *others = map(escape, row)
         if rival.summary and rival.summary.mean == lowest:
             error = f"<b>{error}</b>"
         swatch = f'<span class="swatch" style="background:{palette[rival.name]}"></span>'
         rows.append([f"{swatch}{name}", error, *others])
-    return _card(_table_html([*map(_text, table.headers)], rows), table.note)
+    return _card(_table_html([*map(escape, table.headers)], rows), table.note)
 
 
 def _differences(c: Comparison) -> str:
     return "".join(
-        f"<h3>{_text(table.title)}</h3>{_card(_table(table.headers, table.rows), table.note)}"
+        f"<h3>{escape(table.title)}</h3>{_card(_table(table.headers, table.rows), table.note)}"
         for table in comparison_tables.differences(c)
     )
 
@@ -173,25 +164,25 @@ def _layer_table(table: list[LearnedLayer]) -> str:
     for row in table:
         values = [
             f'{row.mean[k]:.2f} <span class="spread">± {row.std[k]:.2f}</span>'
-            for k in map(NAMES.index, LEARNED_NAMES)
+            for k in LEARNED_NAMES
         ]
-        rows.append([_text(row.name), str(row.channels), *values, f"{100 * row.crossed:.0f} %"])
+        rows.append([escape(row.name), str(row.channels), *values, f"{100 * row.crossed:.0f} %"])
     note = "Mean ± standard deviation over channels and seeds, after the last epoch."
     note += " Crossed: channels whose t_l lies above t_r."
     return _card(_table_html(head, rows), note)
 
 
 def _card(table: str, note: str) -> str:
-    return f'<div class="card">{table}<p class="note">{_text(note)}</p></div>'
+    return f'<div class="card">{table}<p class="note">{escape(note)}</p></div>'
 
 
 def _details(summary: str, content: str) -> str:
-    return f"""<details><summary>{_text(summary)}</summary>
+    return f"""<details><summary>{escape(summary)}</summary>
 <div class="card">{content}</div></details>"""
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:
-    return _table_html([_text(h) for h in head], [[_text(cell) for cell in row] for row in rows])
+    return _table_html([escape(h) for h in head], [[escape(cell) for cell in row] for row in rows])
 
 
 def _table_html(head: list[str], rows: list[list[str]]) -> str:
@@ -206,7 +197,3 @@ def _table_html(head: list[str], rows: list[list[str]]) -> str:
 def _symbol(name: str) -> str:
     letter, side = name.split("_")
     return f"<i>{letter}</i><sub>{side}</sub>"
-
-
-def _text(value: str) -> str:
-    return html.escape(value)

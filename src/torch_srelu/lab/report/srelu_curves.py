@@ -8,15 +8,15 @@ import torch
 from ...ops import reference
 
 
-def srelu(x: np.ndarray, t_r: float, a_r: float, t_l: float, a_l: float) -> np.ndarray:
-    """SReLU of ``x``, in float64.
+def srelu(x: np.ndarray, *parameters: float | np.ndarray) -> np.ndarray:
+    """SReLU of ``x``, in float64, with t_r, a_r, t_l, a_l: numbers, or one for each column.
 
     Example:
-        >>> srelu(np.array([-2.0, 0.5, 3.0]), t_r=1, a_r=0.5, t_l=-1, a_l=0.5).tolist()
+        >>> srelu(np.array([-2.0, 0.5, 3.0]), 1, 0.5, -1, 0.5).tolist()
         [-1.5, 0.5, 2.0]
     """
-    parameters = (torch.tensor([p], dtype=torch.float64) for p in (t_r, a_r, t_l, a_l))
-    return reference.srelu(torch.as_tensor(x, dtype=torch.float64), *parameters, dim=0).numpy()
+    values, *of = (torch.as_tensor(v, dtype=torch.float64) for v in (x, *parameters))
+    return reference.srelu(values, *(p.reshape(-1) for p in of), dim=x.ndim - 1).numpy()
 
 
 def knots(parameters: np.ndarray, low: float, high: float) -> tuple[np.ndarray, np.ndarray]:
@@ -36,7 +36,6 @@ def knots(parameters: np.ndarray, low: float, high: float) -> tuple[np.ndarray, 
         >>> x[:, 0].tolist(), y[:, 0].tolist()
         ([-3.0, -1.0, 1.0, 3.0], [-1.0, -1.0, 1.0, 2.0])
     """
-    p = torch.as_tensor(np.asarray(parameters, dtype=np.float64))
-    ends = torch.tensor([low, high], dtype=torch.float64)[:, None].expand(2, p.shape[1])
-    x = torch.cat([ends, p[0:1], p[2:3]]).sort(dim=0).values  # (4, N)
-    return x.numpy(), reference.srelu(x, *p, dim=1).numpy()
+    ends = np.full((parameters.shape[1], 2), (low, high)).T
+    x = np.sort(np.concatenate([ends, parameters[[0, 2]]]), axis=0)  # (4, N)
+    return x, srelu(x, *parameters)

@@ -39,32 +39,10 @@ def styled() -> AbstractContextManager[None]:
 def origin(axes: Axes, x: tuple[float, float], y: tuple[float, float], title: str) -> None:
     """Makes ``axes`` a bare coordinate cross through 0 with the given limits and title."""
     axes.set(xlim=x, ylim=y, xticks=[], yticks=[])
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_position("zero")
-        axes.spines[side].set_linewidth(0.8)
-        axes.spines[side].set_zorder(1)  # below the curves: ReLU lies on the axis
+    axes.spines[["top", "right"]].set_visible(False)
+    # Below the curves: ReLU lies on the axis.
+    axes.spines[["left", "bottom"]].set(position="zero", linewidth=0.8, zorder=1)
     axes.set_title(title, fontsize=9.5, pad=8)
-
-
-def legend(axes: Axes) -> None:
-    """A legend without a frame in the corner that all these curves leave free."""
-    axes.legend(
-        loc="lower right",
-        bbox_to_anchor=(1, 0.07),
-        frameon=False,
-        fontsize=8,
-        handlelength=1.4,
-        labelspacing=0.3,
-    )
-
-
-def note(axes: Axes, text: str) -> None:
-    """A few words below the panel."""
-    axes.text(
-        0.5, -0.03, text, transform=axes.transAxes, ha="center", va="top", color=SOFT, fontsize=8
-    )
 
 
 def threshold(axes: Axes, t: float, label: str) -> None:

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from ..results import PaperResults
 from . import formula_figures, record_figures
-from .drawing import render
+from .drawing import render, styled
 from .overview_figure import overview
 
 FROM_FORMULAS: dict[str, Callable[[], Figure]] = {
@@ -25,5 +25,6 @@ FROM_RECORDS: dict[str, Callable[[PaperResults], Figure]] = {
 
 def draw(name: str, kind: str, results: PaperResults | None = None) -> bytes:
     """The bytes of a figure as a file of that kind; those from records need ``results``."""
-    figure = FROM_FORMULAS[name]() if results is None else FROM_RECORDS[name](results)
-    return render(figure, kind)
+    with styled():
+        figure = FROM_FORMULAS[name]() if results is None else FROM_RECORDS[name](results)
+        return render(figure, kind)

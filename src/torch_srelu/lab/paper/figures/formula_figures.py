@@ -7,6 +7,7 @@ than the identity (a_r < 1) bends like a logarithm, a steeper one (a_r > 1) like
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from ...models.activation_registry import APL
 from ...report import srelu_curves
-from .drawing import COLOURS, legend, note, origin, panels, styled, threshold
+from .drawing import COLOURS, SOFT, origin, panels, threshold
 
 STIMULUS = np.linspace(1e-3, 4, 800)
 WIDE = np.linspace(-4, 4, 801)
@@ -31,14 +32,13 @@ def figure1() -> Figure:
         >>> [axes.get_title()[:3] for axes in figure1().axes]
         ['(a)', '(b)', '(c)', '(d)']
     """
-    with styled():
-        figure, (a, b, c, d) = panels(2, 2, (6.6, 5.4))
-        origin(a, (-0.3, 4), (-2.2, 2.4), r"(a) Weber-Fechner law  $s = k\,\log p$")
-        _curves(a, STIMULUS, lambda k: k * np.log(STIMULUS), "k", (0.5, 1.0, 1.5))
-        origin(b, (-0.3, 4), (-0.3, 4), r"(b) Stevens law  $s = k\,p^e$")
-        _curves(b, STIMULUS, lambda e: STIMULUS**e, "e", (0.5, 1.0, 1.6, 3.0))
-        _forms(c, "(c) SReLU, tails flatter than 1: a logarithm", t=1.0, slopes=(0.1, 0.3, 0.6))
-        _forms(d, "(d) SReLU, tails steeper than 1: a power", t=1.0, slopes=(1.4, 2.0, 3.5))
+    figure, (a, b, c, d) = panels(2, 2, (6.6, 5.4))
+    origin(a, (-0.3, 4), (-2.2, 2.4), r"(a) Weber-Fechner law  $s = k\,\log p$")
+    _curves(a, STIMULUS, lambda k: k * np.log(STIMULUS), "k", (0.5, 1.0, 1.5))
+    origin(b, (-0.3, 4), (-0.3, 4), r"(b) Stevens law  $s = k\,p^e$")
+    _curves(b, STIMULUS, lambda e: STIMULUS**e, "e", (0.5, 1.0, 1.6, 3.0))
+    _forms(c, "(c) SReLU, tails flatter than 1: a logarithm", t=1.0, slopes=(0.1, 0.3, 0.6))
+    _forms(d, "(d) SReLU, tails steeper than 1: a power", t=1.0, slopes=(1.4, 2.0, 3.5))
     return figure
 
 
@@ -51,7 +51,8 @@ def _curves(
 ) -> None:
     for value, colour in zip(values, COLOURS, strict=False):
         axes.plot(x, function(value), color=colour, label=f"${name} = {value:g}$")
-    legend(axes)
+    corner: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1, 0.07)}  # free of curves
+    axes.legend(**corner, frameon=False, fontsize=8, handlelength=1.4, labelspacing=0.3)
 
 
 def _forms(axes: Axes, title: str, *, t: float, slopes: tuple[float, ...]) -> None:
@@ -69,39 +70,36 @@ def figure2() -> Figure:
         >>> [axes.get_title() for axes in figure2().axes]
         ['ReLU', 'LReLU', 'PReLU', 'APL', 'maxout', 'SReLU']
     """
-    with styled():
-        figure, (relu, lrelu, prelu, apl, maxout, srelu) = panels(2, 3, (7.4, 5.4))
-        _panel(relu, "ReLU", "nothing learned", F.relu(INPUT))
-        _panel(lrelu, "LReLU", "left slope given", F.leaky_relu(INPUT, 0.1))
-        _prelu(prelu)
-        _panel(apl, "APL", "hinges learned, slope 1 on the right", _apl())
-        _dashed(apl, INPUT, INPUT)
-        lines = torch.stack([w * INPUT + b for w, b in ((-0.6, -0.4), (0.25, 0.3), (1.3, -0.7))])
-        _panel(maxout, "maxout", "the largest of $K$ learned lines: convex", lines.amax(0))
-        for line in lines:
-            _dashed(maxout, INPUT, line)
-        _srelu(srelu)
+    figure, (relu, lrelu, prelu, apl, maxout, srelu) = panels(2, 3, (7.4, 5.4))
+    _panel(relu, "ReLU", "nothing learned", F.relu(INPUT))
+    _panel(lrelu, "LReLU", "left slope given", F.leaky_relu(INPUT, 0.1))
+    _panel(prelu, "PReLU", "left slope learned; dashed: others", F.leaky_relu(INPUT, 0.25))
+    left = INPUT[INPUT <= 0]
+    for slope in (-0.3, 0.6):
+        _dashed(prelu, left, slope * left)
+    _panel(apl, "APL", "hinges learned, slope 1 on the right", _apl())
+    _dashed(apl, INPUT, INPUT)
+    lines = torch.stack([w * INPUT + b for w, b in ((-0.6, -0.4), (0.25, 0.3), (1.3, -0.7))])
+    _panel(maxout, "maxout", "the largest of $K$ learned lines: convex", lines.amax(0))
+    for line in lines:
+        _dashed(maxout, INPUT, line)
+    t_r, t_l = 1.2, -1.0
+    y = srelu_curves.srelu(INPUT.numpy(), t_r, 0.35, t_l, 0.15)
+    _panel(srelu, "SReLU", "both thresholds and both tails learned", torch.from_numpy(y))
+    threshold(srelu, t_r, "$t^r$")
+    threshold(srelu, t_l, "$t^l$")
     return figure
 
 
 def _panel(axes: Axes, title: str, words: str, y: Tensor) -> None:
     origin(axes, (-3, 3), (-3, 3), title)
-    note(axes, words)
+    middle: dict[str, Any] = {"transform": axes.transAxes, "ha": "center", "va": "top"}
+    axes.text(0.5, -0.03, words, color=SOFT, fontsize=8, **middle)
     axes.plot(INPUT, y, color=COLOURS[0], linewidth=1.8, zorder=3)
 
 
 def _dashed(axes: Axes, x: Tensor, y: Tensor) -> None:
     axes.plot(x, y, "--", color=COLOURS[1], linewidth=1.0, zorder=2)
-
-
-def _prelu(axes: Axes) -> None:
-    def prelu(x: Tensor, slope: float) -> Tensor:
-        return F.prelu(x, torch.tensor([slope], dtype=x.dtype))
-
-    _panel(axes, "PReLU", "left slope learned; dashed: others", prelu(INPUT, 0.25))
-    left = INPUT[INPUT <= 0]
-    for slope in (-0.3, 0.6):
-        _dashed(axes, left, prelu(left, slope))
 
 
 def _apl() -> Tensor:
@@ -110,11 +108,3 @@ def _apl() -> Tensor:
         apl.a.copy_(torch.tensor([0.5, -0.8]).reshape(apl.a.shape))
         apl.b.copy_(torch.tensor([0.6, -1.0]).reshape(apl.b.shape))
         return apl(INPUT[:, None, None, None]).squeeze()
-
-
-def _srelu(axes: Axes) -> None:
-    t_r, t_l = 1.2, -1.0
-    y = srelu_curves.srelu(INPUT.numpy(), t_r, 0.35, t_l, 0.15)
-    _panel(axes, "SReLU", "both thresholds and both tails learned", torch.from_numpy(y))
-    threshold(axes, t_r, "$t^r$")
-    threshold(axes, t_l, "$t^l$")

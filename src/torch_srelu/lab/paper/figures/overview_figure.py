@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,9 +15,9 @@ from ..difference_tables import FIRST, FURTHER, NAMES, differences
 from ..pair_tables import CHANGED
 from ..published import ERRORS, TABLES, TITLES
 from ..results import PaperResults
-from .drawing import GRID, INK, SOFT, styled
+from .drawing import GRID, INK, SOFT
 
-ROWS = ("nin+relu", "nin+lrelu", "nin+prelu", "nin+apl", "nin+srelu-manual", "nin+srelu")
+ROWS = tuple(f"nin+{name}" for name in NAMES)
 ROW_TITLES = {row.name: row.title.removeprefix("NIN + ") for row in TABLES["table2"].rows}
 COLUMNS = 2
 # The paper's mark is above the middle of its row, the seeds of each length at and below it.
@@ -27,25 +27,23 @@ DARKNESS = {"published": 1.0, "short": 0.4}
 
 def overview(results: PaperResults) -> Figure:
     """Draws the errors of each data set that SReLU was trained on, and SReLU's changes below."""
-    known = (*TABLES["table2"].conditions, *TABLES["table4"].conditions)
-    conditions = [c for c in known if any(results.entry(ROWS[-1], c, n) for n in LENGTHS)]
+    conditions = [c for c in TITLES if any(results.entry(ROWS[-1], c, n) for n in LENGTHS)]
     if not conditions:
         raise ValueError("no run with SReLU has a record yet: `srelu paper run headline`")
     changes = list(_changes(results))
     rows = -(-len(conditions) // COLUMNS)
     heights = (0.3 + 2.0 * rows, 0.6 + 0.19 * len(changes))
-    with styled():
-        figure = Figure(figsize=(8.2, sum(heights)), layout="constrained")
-        above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights).ravel()
-        panels = above.subplots(rows, COLUMNS, squeeze=False).ravel()
-        for axes, condition in zip(panels, conditions, strict=False):
-            _errors(axes, condition, results)
-        for axes in panels[len(conditions) :]:  # there is room for the key
-            axes.set_axis_off()
-            axes.legend(handles=_key(), loc="center", labelspacing=1.2, frameon=False)
-        if len(panels) == len(conditions):
-            above.legend(handles=_key(), loc="outside upper center", ncols=3, frameon=False)
-        _forest(below.subplots(), changes)
+    figure = Figure(figsize=(8.2, sum(heights)), layout="constrained")
+    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=heights).ravel()
+    panels = above.subplots(rows, COLUMNS, squeeze=False).ravel()
+    for axes, condition in zip(panels, conditions, strict=False):
+        _errors(axes, condition, results)
+    for axes in panels[len(conditions) :]:  # there is room for the key
+        axes.set_axis_off()
+        axes.legend(handles=_key(), loc="center", labelspacing=1.2, frameon=False)
+    if len(panels) == len(conditions):
+        above.legend(handles=_key(), loc="outside upper center", ncols=3, frameon=False)
+    _forest(below.subplots(), changes)
     return figure
 
 
@@ -61,15 +59,11 @@ def _errors(axes: Axes, condition: str, results: PaperResults) -> None:
             errors = list(entry.errors.values()) if entry else []
             heights = [place + offset] * len(errors)
             axes.plot(errors, heights, "o", color=colour, alpha=DARKNESS[length], markersize=4)
-    axes.set_title(f"{TITLES[condition]}, NIN{_other_length(condition)}", fontsize=9.5)
+    epochs = LENGTHS["short"][CONDITIONS[condition]["dataset"]]
+    length = "" if epochs == LENGTHS["short"]["cifar10"] else f", {epochs} epochs"  # not the key's
+    axes.set_title(f"{TITLES[condition]}, NIN{length}", fontsize=9.5)
     axes.set(xlabel="test error, %")
     _rows(axes, [ROW_TITLES[row] for row in shown])
-
-
-def _other_length(condition: str) -> str:
-    """How long runs are, where that is not what the key says."""
-    epochs = LENGTHS["short"][CONDITIONS[condition]["dataset"]]
-    return "" if epochs == LENGTHS["short"]["cifar10"] else f", {epochs} epochs"
 
 
 class ErrorChange(NamedTuple):
@@ -77,9 +71,9 @@ class ErrorChange(NamedTuple):
 
     words: str
     colour: str
-    mean: float | None  # None: no run finished
-    interval: tuple[float, float] | None
-    status: str  # of the runs, where none finished
+    mean: float | None = None  # None: no run finished
+    interval: tuple[float, float] | None = None
+    status: str = ""  # of the runs, where none finished
 
 
 def _changes(results: PaperResults) -> Iterator[ErrorChange]:
@@ -90,16 +84,14 @@ def _changes(results: PaperResults) -> Iterator[ErrorChange]:
             paired = d.versus.paired
             words = f"{NAMES[d.baseline]}, n = {paired.n}"
             span = paired.interval and (-paired.interval[1], -paired.interval[0])
-            yield ErrorChange(
-                words, ACTIVATION_COLORS.get(d.baseline, SOFT), -paired.mean, span, ""
-            )
+            yield ErrorChange(words, ACTIVATION_COLORS.get(d.baseline, SOFT), -paired.mean, span)
     for pair in CHANGED:
         _, changed, _, versus = pair.difference(results)
         if versus is not None:
             words = f"{pair.words}, n = {versus.paired.n}"
-            yield ErrorChange(words, INK, versus.paired.mean, versus.paired.interval, "")
+            yield ErrorChange(words, INK, versus.paired.mean, versus.paired.interval)
         elif changed is not None and changed.summary is None:
-            yield ErrorChange(pair.words, INK, None, None, changed.mean_error)
+            yield ErrorChange(pair.words, INK, status=changed.mean_error)
 
 
 def _forest(axes: Axes, changes: Sequence[ErrorChange]) -> None:
@@ -124,20 +116,12 @@ def _rows(axes: Axes, names: Sequence[str]) -> None:
     axes.tick_params(axis="y", length=0, labelcolor=INK)
     axes.grid(axis="x", color=GRID, linewidth=0.6)
     axes.set_axisbelow(True)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
+    axes.spines[["top", "right", "left"]].set_visible(False)
 
 
 def _key() -> list[Line2D]:
-    paper = {"marker": "D", "mfc": "none", "mec": INK, "markersize": 5, "label": "the paper"}
-    ours = [
-        {
-            "marker": "o",
-            "color": INK,
-            "alpha": DARKNESS[length],
-            "markersize": 4,
-            "label": f"ours, {LENGTHS[length]['cifar10']} epochs, a dot for each seed",
-        }
-        for length in OFFSET
-    ]
-    return [Line2D([], [], linestyle="", **look) for look in (paper, *ours)]
+    diamond: dict[str, Any] = {"linestyle": "", "marker": "D", "mfc": "none", "markersize": 5}
+    dot: dict[str, Any] = {"linestyle": "", "marker": "o", "color": INK, "markersize": 4}
+    labels = {n: f"ours, {LENGTHS[n]['cifar10']} epochs, a dot for each seed" for n in OFFSET}
+    ours = [Line2D([], [], alpha=DARKNESS[n], label=label, **dot) for n, label in labels.items()]
+    return [Line2D([], [], mec=INK, label="the paper", **diamond), *ours]

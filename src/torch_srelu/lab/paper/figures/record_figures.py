@@ -12,12 +12,11 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 import numpy as np
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from ....ops import reference
+from ...analysis.learned_parameters import input_magnitudes
 from ...config.recipes import LENGTHS
 from ...records.run_record import Record
 from ...report import srelu_curves
@@ -25,42 +24,30 @@ from ...util.colors import ACTIVATION_COLORS
 from ..difference_tables import NAMES
 from ..experiments import OWN
 from ..published import CIFAR, IMAGENET, TITLES
-from ..results import PaperResults
-from .drawing import COLOURS, GRID, INK, SOFT, panels, styled
+from ..results import Entry, PaperResults
+from .drawing import COLOURS, GRID, INK, SOFT, panels
 
-INPUTS_CAPTION = (
-    "Mean magnitude of the inputs of GoogLeNet's SReLUs at the end, averaged over seeds"
-)
 CONVERGING = ("srelu", "prelu", "lrelu", "relu")
 COLUMNS = 3
 SHOWN = 24  # channels of a layer, evenly spaced
 RANGE = (0.01, 0.99)  # quantiles of a layer's inputs between which it is drawn
 
 
-def input_records(results: PaperResults) -> Sequence[Record]:
-    """The finished runs of GoogLeNet with SReLU."""
+def google_net(results: PaperResults) -> Entry | None:
+    """GoogLeNet with SReLU, if any of its runs finished."""
     entry = results.entry("googlenet+srelu", IMAGENET, OWN)
-    return [] if entry is None else entry.finished
+    return entry if entry and entry.finished else None
 
 
 def figure3(results: PaperResults) -> Figure:
     """What went into the SReLUs of GoogLeNet at the end of its training: mean over seeds."""
-    found = input_records(results)
-    if not found:
+    entry = google_net(results)
+    if entry is None:
         raise ValueError(
             "Figure 3 is drawn from GoogLeNet with SReLU, which has no finished record yet: "
             f"{results.how_to_run('googlenet+srelu', IMAGENET)}"
         )
-    return draw_magnitudes(_magnitudes(found))
-
-
-def _magnitudes(found: Sequence[Record]) -> dict[str, float]:
-    """By layer, from low to high."""
-    inputs = [record.inputs() for record in found]
-    last = [{name: m[-1].item() for name, m in i.magnitude.items()} for i in inputs if i]
-    names = [name for name in last[0] if all(name in values for values in last)] if last else []
-    order = found[0].in_order(names)
-    return {name: float(np.mean([values[name] for values in last])) for name in order}
+    return draw_magnitudes(input_magnitudes(entry))
 
 
 def draw_magnitudes(magnitude: Mapping[str, float]) -> Figure:
@@ -75,18 +62,15 @@ def draw_magnitudes(magnitude: Mapping[str, float]) -> Figure:
         >>> [label.get_text() for label in figure.axes[0].get_xticklabels()]
         ['stem', '3a']
     """
-    with styled():
-        figure, (axes,) = panels(1, 1, (7.4, 3.2))
-        index = range(1, len(magnitude) + 1)
-        axes.plot(index, list(magnitude.values()), "o-", color=COLOURS[1], markersize=4, zorder=2)
-        axes.set_yscale("log")
-        axes.set(xlim=(0.3, len(magnitude) + 0.7), xlabel="layer, from low to high")
-        axes.set_ylabel("mean magnitude of the inputs")
-        axes.set_title("Inputs of the activations, layer by layer", fontsize=9.5, color=INK)
-        axes.grid(axis="y", color=GRID, zorder=0)
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
-        _name_blocks(axes, list(magnitude))
+    figure, (axes,) = panels(1, 1, (7.4, 3.2))
+    index = range(1, len(magnitude) + 1)
+    axes.plot(index, list(magnitude.values()), "o-", color=COLOURS[1], markersize=4, zorder=2)
+    axes.set(xlim=(0.3, len(magnitude) + 0.7), xlabel="layer, from low to high", yscale="log")
+    axes.set_ylabel("mean magnitude of the inputs")
+    axes.set_title("Inputs of the activations, layer by layer", fontsize=9.5, color=INK)
+    axes.grid(axis="y", color=GRID, zorder=0)
+    axes.spines[["top", "right"]].set_visible(False)
+    _name_blocks(axes, list(magnitude))
     return figure
 
 
@@ -105,22 +89,21 @@ def _name_blocks(axes: Axes, layers: list[str]) -> None:
 
 def figure4(results: PaperResults) -> Figure:
     """Convergence on (a) CIFAR-10 and (b) CIFAR-100: mean over seeds, and the range of these."""
-    with styled():
-        figure, (a, b) = panels(1, 2, (8.2, 3.6))
-        for letter, axes, condition in zip("ab", (a, b), CIFAR, strict=True):
-            axes.set_title(f"({letter}) {TITLES[condition]}", fontsize=9.5)
-            axes.set(xlabel="epoch", ylabel="training loss", yscale="log")
-            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axes.yaxis.set_major_formatter(FuncFormatter(lambda loss, _: f"{loss:g}"))
-            axes.yaxis.set_minor_locator(NullLocator())
-            axes.grid(color=GRID, linewidth=0.6)
-            for activation in CONVERGING:
-                _losses(axes, results, activation, condition)
-            if axes.lines:
-                axes.legend(frameon=False, fontsize=8)
-            else:
-                how = results.how_to_run("nin+srelu", condition).replace("`", "")
-                axes.text(0.5, 0.5, f"not run\n{how}", transform=axes.transAxes, ha="center")
+    figure, (a, b) = panels(1, 2, (8.2, 3.6))
+    for letter, axes, condition in zip("ab", (a, b), CIFAR, strict=True):
+        axes.set_title(f"({letter}) {TITLES[condition]}", fontsize=9.5)
+        axes.set(xlabel="epoch", ylabel="training loss", yscale="log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda loss, _: f"{loss:g}"))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.grid(color=GRID, linewidth=0.6)
+        for activation in CONVERGING:
+            _losses(axes, results, activation, condition)
+        if axes.lines:
+            axes.legend(frameon=False, fontsize=8)
+        else:
+            how = results.how_to_run("nin+srelu", condition).replace("`", "")
+            axes.text(0.5, 0.5, f"not run\n{how}", transform=axes.transAxes, ha="center")
     return figure
 
 
@@ -152,12 +135,11 @@ def learned_functions(results: PaperResults) -> Figure:
             "`srelu paper run headline`"
         )
     rows = -(-max(len(r.parameters()) for r in found.values()) // COLUMNS)  # of each data set
-    with styled():
-        figure, axes = panels(len(found) * rows, COLUMNS, (7.4, 1.8 * rows * len(found)))
-        for place, (condition, record) in enumerate(found.items()):
-            _layers(axes[place * rows * COLUMNS :], TITLES[condition], record)
-        figure.supxlabel("input", fontsize=8)
-        figure.supylabel("output", fontsize=8)
+    figure, axes = panels(len(found) * rows, COLUMNS, (7.4, 1.8 * rows * len(found)))
+    for place, (condition, record) in enumerate(found.items()):
+        _layers(axes[place * rows * COLUMNS :], TITLES[condition], record)
+    figure.supxlabel("input", fontsize=8)
+    figure.supylabel("output", fontsize=8)
     return figure
 
 
@@ -183,17 +165,12 @@ def _functions(axes: Axes, title: str, params: np.ndarray, low: float, high: flo
     some = np.linspace(0, channels - 1, min(SHOWN, channels)).round().astype(int)
     bends = np.clip(params[[0, 2]], low, high)  # outside of the view nothing is drawn
     x, _ = srelu_curves.knots(np.stack([bends[0], params[1], bends[1], params[3]]), low, high)
-    y = _values(x, params)
+    y = srelu_curves.srelu(x, *params)
     axes.axhline(0, color=SOFT, linewidth=0.5)
     axes.axvline(0, color=SOFT, linewidth=0.5)
     axes.plot(x[:, some], y[:, some], color=COLOURS[0], linewidth=0.5, alpha=0.45)
     grid = np.linspace(low, high, 81)
-    mean = _values(np.repeat(grid[:, None], channels, axis=1), params).mean(1)
-    axes.plot(grid, mean, color=INK, linewidth=1.3)
+    every = srelu_curves.srelu(np.repeat(grid[:, None], channels, axis=1), *params)
+    axes.plot(grid, every.mean(1), color=INK, linewidth=1.3)
     axes.set_title(title, fontsize=8.5)
     axes.tick_params(labelsize=7.5, length=2, pad=1.5)
-
-
-def _values(x: np.ndarray, params: np.ndarray) -> np.ndarray:
-    """SReLU of x (N, C)."""
-    return reference.srelu(torch.from_numpy(x), *torch.from_numpy(params), dim=1).numpy()
