@@ -91,18 +91,18 @@ def convert(
     _check(model)
     only = None if only is None else _patterns(only, "only", model)
     skip = _patterns(skip, "skip", model)
-    trial = run_on_trial(model, example)
-    plan = plan_replacements(model, trial.calls)
+    calls, failure = run_on_trial(model, example)
+    plan = plan_replacements(model, calls)
     for replacement in plan:
         path = replacement.path
         if (only is not None and not _matches(path, only)) or _matches(path, skip):
             replacement.problem = "not asked for"
             replacement.requested = False
     keep_modules_whole([replacement for replacement in plan if replacement.requested])
-    missed = unreached_calls(model, trial.calls) | activations_in_kernels(model)
+    missed = unreached_calls(model, calls) | activations_in_kernels(model)
     left = missed | _left(model, plan)
-    if trial.failure:
-        left[model, "training mode"] = f"the example cannot be used in it: {trial.failure}"
+    if failure:
+        left[model, "training mode"] = f"the example cannot be used in it: {failure}"
     if not plan and not left and not any(isinstance(m, SReLU) for m in model.modules()):
         raise ValueError(
             f"{type(model).__name__} calls no ReLU, LeakyReLU, PReLU, ReLU6 or Hardtanh: "
@@ -195,7 +195,9 @@ def _apply(plan: list[Replacement]) -> None:
             parent, name = _free_name(replacement, new)
         new[parent, name] = _unit(replacement)
         if replacement.rewritten and site is not None:
-            edits[site.owner][site.method][site.end] = CallEdit(name, site.form, replacement.loop)
+            edits[site.owner][site.method][site.end] = CallEdit(
+                name, site.is_method, replacement.loop
+            )
     classes = {owner: rewritten_class(owner, methods) for owner, methods in edits.items()}
     for (parent, name), unit in new.items():
         setattr(parent, name, unit.train(parent.training))

@@ -19,7 +19,6 @@ from ..module import NAMES, SReLU
 from .rectifiers import MODULES
 
 _LEFT = "_srelu_left"  # on a module: {activation: why convert left it}
-_REPLACED = "replaced"  # on a unit: the name of the activation that it replaced
 
 
 @dataclass(frozen=True)
@@ -115,11 +114,6 @@ def summary(model: nn.Module) -> Summary:
     return Summary(tuple(units), tuple(left))
 
 
-def note_replaced(unit: SReLU, activation: str) -> None:
-    """Stores the name of the activation that a unit replaced."""
-    vars(unit)[_REPLACED] = activation
-
-
 def note_left(model: nn.Module, left: dict[tuple[nn.Module, str], str]) -> None:
     """Stores why `convert` left activations: {(module, activation): why}."""
     notes: dict[nn.Module, dict[str, str]] = defaultdict(dict)
@@ -133,15 +127,14 @@ def note_left(model: nn.Module, left: dict[tuple[nn.Module, str], str]) -> None:
 
 def _unit(where: str, unit: SReLU) -> UnitSummary:
     dim = None if unit.num_channels == 1 else unit.dim
-    replaced = vars(unit).get(_REPLACED, "")
-    if is_lazy(unit.t_r) or unit.t_r.is_meta:
-        return UnitSummary(where, unit.num_channels, dim, replaced, {}, 0)
-    values = {name: full_tensor(getattr(unit, name)).to("cpu", torch.float64) for name in NAMES}
+    replaced = vars(unit).get("replaced", "")
+    names = () if is_lazy(unit.t_r) or unit.t_r.is_meta else NAMES
+    values = {name: full_tensor(getattr(unit, name)).to("cpu", torch.float64) for name in names}
     spreads = {
         name: MeanAndStd(value.mean().item(), value.std(correction=0).item())
         for name, value in values.items()
     }
-    crossed = int((values["t_l"] > values["t_r"]).sum())
+    crossed = int((values["t_l"] > values["t_r"]).sum()) if values else 0
     return UnitSummary(where, unit.num_channels, dim, replaced, spreads, crossed)
 
 

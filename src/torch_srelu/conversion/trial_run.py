@@ -13,14 +13,13 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from .._torch_compat import FakeTensorMode, compiler_loaded, tree_leaves, tree_map_only
+from .._torch_compat import FakeTensorMode, force_eager, tree_leaves, tree_map_only
 from ..adaptive.loader_replay import RandomState
 from . import example_inputs
 from .call_observer import ActivationCall, CallObserver, slots_of
@@ -34,12 +33,8 @@ HOOKS = tuple(name for name in vars(nn.Module()) if "hook" in name)
 LOOP_RUNS = 8
 
 
-@dataclass
-class TrialResult:
-    """What the runs in evaluation and in training mode showed."""
-
-    calls: list[ActivationCall]
-    failure: str | None  # why the network could not be run in training mode
+# The calls in evaluation and in training mode; why the network could not be run in the latter.
+TrialResult = tuple[list[ActivationCall], str | None]
 
 
 def run_on_trial(model: nn.Module, example: object) -> TrialResult:
@@ -69,7 +64,7 @@ def _first_success(model: nn.Module, example: object, mode: TrackedFakeMode | No
         except Exception as failure:
             error = failure
             continue
-        if not result.failure:
+        if not result[1]:
             return result
         best = best or (candidate, result)
     if example is not None:
@@ -94,8 +89,8 @@ def _runs(model: nn.Module, example: object, mode: TrackedFakeMode | None) -> Tr
             for seed in range(1, LOOP_RUNS):
                 calls += _run(model, example, mode, training=True, seed=seed)
     except Exception as error:
-        return TrialResult(calls, _describe(error))
-    return TrialResult(calls, None)
+        return calls, _describe(error)
+    return calls, None
 
 
 def _describe(error: Exception) -> str:
@@ -104,11 +99,7 @@ def _describe(error: Exception) -> str:
 
 
 def _run(
-    model: nn.Module,
-    example: object,
-    mode: TrackedFakeMode | None,
-    training: bool,
-    seed: int = 0,
+    model: nn.Module, example: object, mode: TrackedFakeMode | None, training: bool, seed: int = 0
 ) -> list[ActivationCall]:
     try:
         with trial_conditions(model, training, mode):
@@ -180,8 +171,7 @@ def trial_conditions(
         stack.callback(RandomState().restore)
         stack.callback(torch.clear_autocast_cache)  # fake copies of weights, among others
         stack.enter_context(torch.no_grad())
-        if compiler_loaded():  # else nothing is compiled, and importing it takes long
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(force_eager())
         for module in modules:
             for name in HOOKS:
                 object.__setattr__(module, name, type(vars(module)[name])())

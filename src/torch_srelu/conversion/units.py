@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from ..module import SReLU
 from .call_observer import ActivationCall
-from .network_summary import note_replaced
 from .trial_run import HOOKS
 
 
@@ -79,7 +78,7 @@ def build_unit(calls: list[ActivationCall]) -> SReLU:
                 unit.a_l.copy_(slope)  # one slope for all channels is repeated
     if isinstance(unit, InPlaceSReLU):
         unit.read_by_network = read_by_network
-    note_replaced(unit, activation.name)
+    vars(unit)["replaced"] = activation.name  # which `summary` shows
     return unit
 
 
