@@ -54,10 +54,9 @@ class ActivationCall:
     site: CallSite | None  # None: not in a method of a module
     where: str  # the site in words
     problem: str | None  # why the call cannot be rewritten
-    computed: bool  # its slopes are computed in the forward pass
     layout: ChannelLayout
     dtype: torch.dtype
-    unsupported: str | None  # a dtype or a layout that SReLU does not take
+    unsupported: str | None  # why no unit can compute the same
     device: torch.device
     layers: frozenset[int]  # which made the input
     iteration: int  # how often this run of the method had reached the site before
@@ -134,9 +133,9 @@ class CallObserver(ChannelTracker):
             activation = activation._replace(kind=type(callee))
             frame = _calling_frame(frame.f_back)
         site, problem = self._locate(frame, callee)
-        slope = activation.slope
-        computed = slope is not None and id(slope) not in self._constants
-        if computed:
+        unsupported = _unsupported(x)
+        if activation.slope is not None and id(activation.slope) not in self._constants:
+            unsupported = "its slopes are computed in the forward pass"
             activation = activation._replace(slope=None)  # it ends with the run
         visit = frame, frame.f_lasti, slot
         self._visits[visit] += 1
@@ -147,10 +146,9 @@ class CallObserver(ChannelTracker):
             site,
             where=f"{code.co_qualname}, {Path(code.co_filename).name}:{frame.f_lineno}",
             problem=problem,
-            computed=computed,
             layout=self.layout(x),
             dtype=x.dtype,
-            unsupported=_unsupported(x),
+            unsupported=unsupported,
             device=x.device,
             layers=self.info(x).layers,
             iteration=self._visits[visit] - 1,
@@ -226,10 +224,10 @@ def _callables_in(callee: Any) -> Iterator[object]:
 
 def _unsupported(x: Tensor) -> str | None:
     if x.dtype not in DTYPES:
-        return str(x.dtype)
+        return f"its input is {x.dtype}"
     if x.is_nested:
-        return "a nested tensor"
-    return None if x.layout == torch.strided else str(x.layout)
+        return "its input is a nested tensor"
+    return None if x.layout == torch.strided else f"its input is {x.layout}"
 
 
 def _calls(expression: ast.Call, callee: object, frame: FrameType) -> bool:
@@ -258,9 +256,8 @@ def evaluate(expression: ast.expr, globals: dict[str, Any], locals: Mapping[str,
     harmless = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.expr_context)
     if not all(isinstance(node, harmless) for node in ast.walk(expression)):
         return None
-    compiled = compile(ast.Expression(expression), "<callee>", "eval")
     try:
-        return eval(compiled, globals, locals)
+        return eval(compile(ast.Expression(expression), "<callee>", "eval"), globals, locals)
     except Exception:  # a name of an enclosing function, a property that fails
         return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +29,7 @@ def candidates(model: nn.Module) -> Iterator[Tensor]:
             return
 
 
-def _shapes(layer: nn.Module) -> list[tuple[int, ...]]:
+def _shapes(layer: Any) -> list[tuple[int, ...]]:
     """Shapes of inputs that ``layer`` takes; empty if it is not one of the layers known here."""
     parameters = list(layer.parameters(recurse=False))
     if not parameters or any(is_lazy(p) for p in parameters):

@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..module import NAMES
+
 # The modules, and the names of the functions that do the same.
 MODULES: dict[type, str] = {
     nn.ReLU: "relu",
@@ -46,10 +48,14 @@ class Rectifier(NamedTuple):
         """The name of the function."""
         return MODULES[self.kind]
 
+    @property
+    def initial(self) -> dict[str, float]:
+        """The initial values of the parameters of SReLU."""
+        return {name: getattr(self, name) for name in NAMES}
+
     def same(self, other: Rectifier) -> bool:
         """Whether one SReLU can replace both."""
-        numbers = (self.t_r, self.a_r, self.t_l, self.a_l)
-        return numbers == (other.t_r, other.a_r, other.t_l, other.a_l) and self.slope is other.slope
+        return self.initial == other.initial and self.slope is other.slope
 
 
 def activation_name(callee: object) -> str | None:

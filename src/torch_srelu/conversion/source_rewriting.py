@@ -105,11 +105,11 @@ def _new_source(function: FunctionType, edits: dict[Position, CallEdit]) -> str:
     assert definition is not None, "call_at has read it before"
     receiver = function.__code__.co_varnames[0]
     iterators = []
-    for node in ast.walk(definition):
-        end = getattr(node, "end_lineno", None), getattr(node, "end_col_offset", None)
-        if not isinstance(node, ast.Call) or end not in edits:
+    calls: list[Any] = [node for node in ast.walk(definition) if isinstance(node, ast.Call)]
+    for call in calls:
+        edit = edits.get((call.end_lineno, call.end_col_offset))
+        if edit is None:
             continue
-        edit = edits[end]
         unit = f"{receiver}.{edit.unit}"
         if edit.loop:
             iterator = f"{edit.unit}_iterator"
@@ -117,24 +117,22 @@ def _new_source(function: FunctionType, edits: dict[Position, CallEdit]) -> str:
             # After the last iteration the list itself, whose forward raises an error; next()
             # without a default would end a loop of the caller silently.
             unit = f"next({iterator}, {unit})"
-        x = input_of(node, edit.is_method)
+        x = input_of(call, edit.is_method)
         assert x is not None, "the observer has checked it"
-        node.func, node.args, node.keywords = ast.parse(unit, mode="eval").body, [x], []
+        call.func, call.args, call.keywords = ast.parse(unit, mode="eval").body, [x], []
     definition.decorator_list = []  # what they did to the function is copied from it
     after_docstring = 1 if ast.get_docstring(definition) is not None else 0
     definition.body[after_docstring:after_docstring] = iterators
-    around = ast.parse(f"def enclosing():\n    class __{_class_name(function)}: pass")
+    # The name of the class around the function; without one, a name that makes none private.
+    outer = ["_", *function.__qualname__.split(".")[:-1]][-1]
+    around = ast.parse(
+        f"def enclosing():\n    class __{outer if outer.isidentifier() else '_'}: pass"
+    )
     enclosing: Any = around.body[0]
     free = [name for name in function.__code__.co_freevars if name != "__class__"]
     enclosing.args.args = [ast.arg(name) for name in free]
     enclosing.body[0].body = [definition]
     return ast.unparse(ast.fix_missing_locations(around))
-
-
-def _class_name(function: FunctionType) -> str:
-    """The name of the class around ``function``; without one, a name that makes none private."""
-    around = function.__qualname__.split(".")[:-1]
-    return around[-1] if around and around[-1].isidentifier() else "_"
 
 
 def _compile(function: FunctionType, source: str) -> FunctionType:

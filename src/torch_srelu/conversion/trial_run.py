@@ -101,14 +101,9 @@ def _describe(error: Exception) -> str:
 def _run(
     model: nn.Module, example: object, mode: TrackedFakeMode | None, training: bool, seed: int = 0
 ) -> list[ActivationCall]:
-    try:
-        with trial_conditions(model, training, mode):
-            _seed(seed)
-            return _observe(model, example, mode)
-    except Exception as error:
-        if mode is not None:
-            traceback.clear_frames(error.__traceback__)  # their variables are fake tensors
-        raise
+    with trial_conditions(model, training, mode):
+        _seed(seed)
+        return _observe(model, example, mode)
 
 
 def _observe(
@@ -184,6 +179,8 @@ def trial_conditions(
         try:
             yield
         except Exception as error:
+            if mode is not None:
+                traceback.clear_frames(error.__traceback__)  # their variables are fake tensors
             if hooked:
                 error.add_note(
                     "convert runs the network without its hooks: what they store or change is "

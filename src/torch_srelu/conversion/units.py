@@ -66,10 +66,7 @@ def build_unit(calls: list[ActivationCall]) -> SReLU:
         unit = (InPlaceSReLU if in_place else SReLU)(
             channels,
             dim,
-            t_r=activation.t_r,
-            a_r=activation.a_r,
-            t_l=activation.t_l,
-            a_l=activation.a_l,
+            **activation.initial,
             device=call.device,
             dtype=torch.float64 if call.dtype == torch.float64 else torch.float32,
         )
