@@ -144,7 +144,7 @@ assert all(torch.equal(net.state_dict()[name], value) for name, value in state.i
 net = ts.convert(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()))
 assert net[1].num_channels == 4
 
-from torch_srelu.integrations.unsized import UnsizedSReLU
+from torch_srelu.integrations.channel_inference import UnsizedSReLU
 net = nn.Sequential(nn.Sequential(nn.Linear(4, 6), UnsizedSReLU(-1)))
 assert net[0][1].num_channels == 6
 """

@@ -165,8 +165,7 @@ class LazySReLU(LazyModuleMixin, SReLU):  # type: ignore[misc]
         dtype: torch.dtype | None = None,
     ) -> None:
         # 1 channel until the parameters are replaced by uninitialized ones.
-        initial = {"t_r": t_r, "a_r": a_r, "t_l": t_l, "a_l": a_l}
-        super().__init__(1, dim, **initial, device=device, dtype=dtype)  # type: ignore[misc]
+        super().__init__(1, dim, t_r=t_r, a_r=a_r, t_l=t_l, a_l=a_l, device=device, dtype=dtype)  # type: ignore[misc]
         for name in NAMES:
             setattr(self, name, UninitializedParameter(device=device, dtype=dtype))  # type: ignore[call-arg]
         self.num_channels = 0

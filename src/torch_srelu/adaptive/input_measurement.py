@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch import distributed as dist
 
 from .. import _data_parallel as parallel
-from .._torch_compat import force_eager, tree_map
+from .._torch_compat import force_eager, tree_map_only
 from ..module import SReLU
 from .loader_replay import RandomState, fresh_workers
 from .quantile_search import ChangedStreamError, EmptyStreamError, QuantileSearch
@@ -172,7 +172,7 @@ def training_modes(modes: Mapping[nn.Module, bool]) -> Iterator[None]:
 
 def _to(batch: Any, device: torch.device) -> Any:
     """The batch, of the same structure, with all its tensors on ``device``."""
-    return tree_map(lambda part: part.to(device) if hasattr(part, "to") else part, batch)
+    return tree_map_only(object, lambda x: x.to(device) if hasattr(x, "to") else x, batch)
 
 
 @contextlib.contextmanager

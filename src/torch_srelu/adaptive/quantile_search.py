@@ -127,7 +127,6 @@ class QuantileSearch:
         x, view = self._dense(x, dim)
         if x.dtype == torch.float64:
             self._dtype = torch.float64
-        self._update_zero_bits(x)
         if x.numel() == 0:
             return
         inner, total = view.inner, view.outer * view.inner
@@ -174,7 +173,6 @@ class QuantileSearch:
                 "the stream began with narrower numbers and now holds float64: convert all of it "
                 "to one dtype"
             )
-        self._update_zero_bits(x)
         self._pass_count += view.outer * view.inner
         if x.numel():
             self._statistics.update(x, view)
@@ -304,9 +302,6 @@ class QuantileSearch:
                     "before it diverged"
                 )
 
-    def _update_zero_bits(self, x: Tensor) -> None:
-        self._zero_bits = min(self._zero_bits, ordered_keys.TRAILING_ZERO_BITS.get(x.dtype, 0))
-
     def _agree_on_zero_bits(self) -> None:
         zero_bits = self._filled(0 if self._dtype == torch.float64 else self._zero_bits, 1)
         self._zero_bits = int(self._reduce(zero_bits, "MIN"))
@@ -319,6 +314,7 @@ class QuantileSearch:
                 f"expected {channels} channels in dim={dim}, got a batch of shape "
                 f"{tuple(x.shape)}: correct the number of channels, or dim"
             )
+        self._zero_bits = min(self._zero_bits, ordered_keys.TRAILING_ZERO_BITS.get(x.dtype, 0))
         x = layout.densify(x.detach())
         view = layout.view(x, channels, dim)
         assert view is not None, "densify left gaps"

@@ -118,10 +118,8 @@ class CallObserver(ChannelTracker):
     def writers(self, values: object) -> Iterator[ActivationCall]:
         """The in-place activations that have overwritten one of these tensors."""
         for x in tensors_in(values):
-            if x.layout == torch.strided:
-                found = self._overwritten.get(id(x.untyped_storage()))
-                if found is not None:
-                    yield found[1]
+            if x.layout == torch.strided and id(x.untyped_storage()) in self._overwritten:
+                yield self._overwritten[id(x.untyped_storage())][1]
 
     def _call(self, activation: Rectifier, func, args, kwargs) -> ActivationCall:
         x = args[0] if args else kwargs["input"]
@@ -158,8 +156,7 @@ class CallObserver(ChannelTracker):
 
     def _locate(self, frame: FrameType, callee: object) -> tuple[CallSite | None, str | None]:
         """The site of the call that ``frame`` is in, and why it cannot be rewritten, if so."""
-        found = self._method(frame)
-        if found is None:
+        if (found := self._method(frame)) is None:
             return None, "called in a function that is not a method of a module, or is decorated"
         owner, name, function = found
         positions = frame.f_code.co_positions()

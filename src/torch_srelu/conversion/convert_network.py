@@ -142,14 +142,13 @@ def _check(model: nn.Module) -> None:
 def _patterns(given: str | Iterable[str], argument: str, model: nn.Module) -> list[str]:
     several = isinstance(given, Iterable) and not isinstance(given, str)
     patterns: list[Any] = list(given) if several else [given]
+    names = [name for name, _ in model.named_modules() if name]
     for pattern in patterns:
         if not isinstance(pattern, str):
             raise TypeError(
                 f"{argument} must be names of modules, got a {type(pattern).__name__}: give them "
                 'as strings, such as "layer4" or ["0", "1"]'
             )
-    names = [name for name, _ in model.named_modules() if name]
-    for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
             children = ", ".join(name for name, _ in model.named_children())
             raise ValueError(

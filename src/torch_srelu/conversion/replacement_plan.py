@@ -159,10 +159,8 @@ def keep_modules_whole(plan: list[Replacement]) -> None:
     while changed:
         changed = False
         for replacement in plan:
-            if replacement.problem:
-                continue
             others = [o for o in plan if o.problem and _belong_together(replacement, o)]
-            if others:
+            if others and not replacement.problem:
                 # On one line both have the same label, for which the summary has one reason.
                 reasons = [o.problem for o in others if o.label == replacement.label]
                 replacement.problem = next(iter(reasons), f"{others[0].label} cannot be replaced")

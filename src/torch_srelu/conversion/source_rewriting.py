@@ -208,9 +208,7 @@ def _subclass(cls: type, sources: Sources) -> type:
         **methods,
         "__init__": __init__,
         "__reduce_ex__": __reduce_ex__,
-        "__module__": cls.__module__,
-        "__qualname__": cls.__qualname__,
-        "__doc__": cls.__doc__,
+        **{name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")},
         REWRITTEN: (cls, sources),
     }
     rewritten = _derive(cls, namespace, cls.__name__)

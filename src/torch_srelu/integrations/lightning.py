@@ -57,8 +57,7 @@ class AdaptiveInitCallback(AdaptiveInitSchedule, pl.Callback):
             _check_single_loader(trainer)
         optimizer = _optimizer(trainer, pl_module)
         # With the DDP wrapper, which has the process group and says whether buffers are broadcast.
-        wrapper = trainer.model
-        model = wrapper if isinstance(wrapper, DistributedDataParallel) else pl_module
+        model = trainer.model if isinstance(trainer.model, DistributedDataParallel) else pl_module
         self.init = AdaptiveInit(model, optimizer, self.quantile, self.scope)
         if state:
             self.init.load_state_dict(state)
@@ -122,10 +121,9 @@ class _TrainingEpoch(CompositeLoader):
 
     def __init__(self, trainer: pl.Trainer) -> None:
         # The public train_dataloader has no mode.
-        loader: Any = _private(trainer.fit_loop, "_combined_loader")
-        self._trainer, self._loader = trainer, loader
+        self._trainer, self._loader = trainer, _private(trainer.fit_loop, "_combined_loader")
         self._modes = {m: m.training for m in trainer.lightning_module.modules()}
-        self.parts = loader.flattened
+        self.parts = self._loader.flattened
 
     def __len__(self) -> int:
         return self._trainer.num_training_batches  # type: ignore[return-value]  # inf: TypeError
@@ -146,8 +144,7 @@ class _TrainingEpoch(CompositeLoader):
 
 def _private(owner: Any, name: str) -> Any:
     """A private attribute of Lightning that has no public counterpart."""
-    found = getattr(owner, name, None)
-    if found is None:
+    if (found := getattr(owner, name, None)) is None:
         raise RuntimeError(
             f"this version of Lightning has no {type(owner).__name__}.{name}, which adapt needs to "
             "read the batches of training: install a version that torch-srelu supports, or call "
