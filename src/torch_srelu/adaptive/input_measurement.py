@@ -172,7 +172,7 @@ def training_modes(modes: Mapping[nn.Module, bool]) -> Iterator[None]:
 
 def _to(batch: Any, device: torch.device) -> Any:
     """The batch, of the same structure, with all its tensors on ``device``."""
-    return tree_map_only(object, lambda x: x.to(device) if hasattr(x, "to") else x, batch)
+    return tree_map_only(object, lambda x: x.to(device) if hasattr(x, "to") else x, batch)  # type: ignore[attr-defined]
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable
 from math import prod
 from types import EllipsisType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeGuard
 
 import torch
 from torch import Tensor
@@ -48,15 +48,13 @@ class TracedCall(NamedTuple):
         """The dimension of an operand's channels."""
         return self.info(operand).dim
 
-    def fixed(self, operand: object) -> bool:
+    def fixed(self, operand: object) -> TypeGuard[Tensor]:
         """Whether an operand has the same sizes for every input of the network."""
         return isinstance(operand, Tensor) and self.info(operand).kind == "fixed"
 
     def weight(self, operand: object) -> bool:
         """Whether an operand is learned: a buffer, such as a graph, makes no channels."""
-        return (
-            isinstance(operand, Tensor) and self.fixed(operand) and bool(self.info(operand).layers)
-        )
+        return self.fixed(operand) and bool(self.info(operand).layers)
 
     def argument(self, position: int, name: str, default: Any = None) -> Any:
         """An argument, given by position or by name."""
@@ -179,9 +177,7 @@ def _aligned(call: TracedCall) -> int | None:
     """Broadcasting: dimensions match from the last one on, and one that grows has no channels."""
     shape = call.out.shape
     dims = ((t.shape, call.dim(t)) for t in call.operands)
-    return _only(
-        dim for given, dim in dims if dim and -dim <= len(shape) and given[dim] == shape[dim]
-    )
+    return _only(d for given, d in dims if d and -d <= len(shape) and given[d] == shape[d])
 
 
 def _resized(call: TracedCall) -> int | None:

@@ -106,16 +106,16 @@ def _run(
         return _observe(model, example, mode)
 
 
-def _observe(
-    model: nn.Module, example: object, mode: TrackedFakeMode | None
-) -> list[ActivationCall]:
+def _observe(model: nn.Module, example: Any, mode: TrackedFakeMode | None) -> list[ActivationCall]:
     slots = {}
     for slot in slots_of(model):
         # A copy for each slot: one module may be in several, or be called in another way.
         slot.parent._modules[slot.name] = replacement = copy.copy(slot.module)
         slots[id(replacement)] = slot
     example = mode.fake(example) if mode else example
-    args, kwargs = _arguments(tree_map_only(Tensor, torch.clone, example))  # it may be overwritten
+    example = tree_map_only(Tensor, torch.clone, example)  # it may be overwritten
+    args, kwargs = ((), dict(example)) if isinstance(example, Mapping) else (example, {})
+    args = args if isinstance(args, tuple) else (args,)
     given = tree_leaves((args, kwargs))  # now: the network may take tensors out of a list
     with CallObserver(model, (args, kwargs), slots) as observer:
         out = model(*args, **kwargs)
@@ -140,12 +140,6 @@ def _seed(seed: int) -> None:
     random.seed(seed)
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(seed)
-
-
-def _arguments(example: Any) -> tuple[tuple, dict[str, Any]]:
-    if isinstance(example, Mapping):
-        return (), dict(example)
-    return (example if isinstance(example, tuple) else (example,)), {}
 
 
 @contextmanager
