@@ -16,6 +16,12 @@ from ._torch_compat import own_parameters
 NAMES = ("t_r", "a_r", "t_l", "a_l")
 
 
+def check_is_module(model: object, advice: str = "") -> None:
+    """Raises an error unless ``model`` is a module."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}{advice}")
+
+
 class SReLU(nn.Module):
     """S-shaped rectified linear unit with four learnable numbers per channel.
 
@@ -73,27 +79,21 @@ class SReLU(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if isinstance(num_channels, bool) or not isinstance(num_channels, int):
-            raise TypeError(f"num_channels must be an int, got {type(num_channels).__name__}")
+        for name, value in {"num_channels": num_channels, "dim": dim}.items():
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise TypeError(f"{name} must be an int, got {type(value).__name__}")
         if num_channels < 1:
             raise ValueError(f"num_channels must be at least 1, got {num_channels}")
-        self._configure(num_channels, dim, t_r=t_r, a_r=a_r, t_l=t_l, a_l=a_l)
-        for name in NAMES:
-            value = torch.empty(num_channels, device=device, dtype=dtype)
-            self.register_parameter(name, Parameter(value))
-        self.reset_parameters()
-
-    def _configure(self, num_channels: int, dim: int, **initial: float) -> None:
-        if isinstance(dim, bool) or not isinstance(dim, int):
-            raise TypeError(f"dim must be an int, got {type(dim).__name__}")
-        for name, value in initial.items():
+        self.initial = {"t_r": t_r, "a_r": a_r, "t_l": t_l, "a_l": a_l}
+        for name, value in self.initial.items():
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise TypeError(f"{name} must be a number, got {type(value).__name__}")
             if not math.isfinite(value):
                 raise ValueError(f"{name} must be finite, got {value}; for no bend, make a slope 1")
-        self.num_channels = num_channels
-        self.dim = dim
-        self.initial = initial
+            size = torch.empty(num_channels, device=device, dtype=dtype)
+            self.register_parameter(name, Parameter(size))
+        self.num_channels, self.dim = num_channels, dim
+        self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Sets all four parameters back to their initial values."""
@@ -165,8 +165,7 @@ class LazySReLU(LazyModuleMixin, SReLU):  # type: ignore[misc]
         dtype: torch.dtype | None = None,
     ) -> None:
         # 1 channel until the parameters are replaced by uninitialized ones.
-        initial = {"t_r": t_r, "a_r": a_r, "t_l": t_l, "a_l": a_l}
-        super().__init__(1, dim, **initial, device=device, dtype=dtype)  # type: ignore[misc]
+        super().__init__(1, dim, t_r=t_r, a_r=a_r, t_l=t_l, a_l=a_l, device=device, dtype=dtype)  # type: ignore[misc]
         for name in NAMES:
             setattr(self, name, UninitializedParameter(device=device, dtype=dtype))  # type: ignore[call-arg]
         self.num_channels = 0

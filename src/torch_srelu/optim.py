@@ -10,19 +10,16 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ._text import counted
-from .module import SReLU
+from .module import SReLU, check_is_module
 
 _BUILD_IT = "build it from torch_srelu.param_groups(model, lr=..., weight_decay=...)"
 
 
 def srelu_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters of every SReLU in ``model`` by name, those that units share only once."""
-    found: dict[nn.Parameter, str] = {}
-    for prefix, unit in model.named_modules():
-        if isinstance(unit, SReLU):
-            for name, parameter in unit.named_parameters():  # also what a parametrization reads
-                found.setdefault(parameter, f"{prefix}.{name}" if prefix else name)
-    return {name: parameter for parameter, name in found.items()}
+    units = (module for module in model.modules() if isinstance(module, SReLU))
+    own = {p for unit in units for p in unit.parameters()}  # also what a parametrization reads
+    return {name: p for name, p in model.named_parameters() if p in own}
 
 
 def param_groups(
@@ -58,13 +55,16 @@ def param_groups(
         [(4, 0.1, 0.0001), (4, 0.05, 0.0)]
         >>> optimizer = torch.optim.SGD(groups, momentum=0.9)
     """
-    if not isinstance(model, nn.Module):
-        raise TypeError(
-            f"model must be a torch.nn.Module, got {type(model).__name__}: pass the network itself"
-        )
+    check_is_module(model, ": pass the network itself")
     _check_number("lr_scale", lr_scale)
     srelu_set = set(srelu_parameters(model).values())
-    given = [{**group, "params": _as_list(group.get("params"))} for group in _dicts(groups)]
+    groups = list(groups)
+    if other := [type(group).__name__ for group in groups if not isinstance(group, Mapping)]:
+        raise TypeError(
+            'groups must be dicts such as {"params": ..., "lr": ...}, '
+            f"got a {other[0]} among them"
+        )
+    given = [{**group, "params": _as_list(group.get("params"))} for group in groups]
     named = [p for group in given for p in group["params"]]
     placed = set(named)
     if len(placed) != len(named):
@@ -93,23 +93,12 @@ def _check_number(name: str, value: object) -> None:
         raise ValueError(f"{name} must be at least 0, got {value}")
 
 
-def _dicts(groups: Iterable[Any]) -> list[Mapping[str, Any]]:
-    groups = list(groups)
-    other = next((type(group).__name__ for group in groups if not isinstance(group, Mapping)), None)
-    if other is not None:
-        raise TypeError(
-            f'groups must be dicts such as {{"params": ..., "lr": ...}}, got a {other} among them'
-        )
-    return groups
-
-
 def _as_list(params: Tensor | Iterable[Tensor] | None) -> list[Tensor]:
     if params is None:
         raise ValueError('every group must have "params", as a torch optimizer wants it')
     params = [params] if isinstance(params, Tensor) else list(params)
-    other = next((type(p).__name__ for p in params if not isinstance(p, Tensor)), None)
-    if other is not None:
-        raise TypeError(f'"params" of a group must be parameters, got a {other} among them')
+    if other := [type(p).__name__ for p in params if not isinstance(p, Tensor)]:
+        raise TypeError(f'"params" of a group must be parameters, got a {other[0]} among them')
     return params
 
 

@@ -15,9 +15,9 @@ from torch.optim import Optimizer
 from torch.utils.data.distributed import DistributedSampler
 
 from .. import _data_parallel as parallel
-from .._text import counted
+from .._text import counted, text_table
 from .._torch_compat import in_backward, uncompiled_name
-from ..module import SReLU
+from ..module import SReLU, check_is_module
 from ..optim import check_optimizer, clear_state, srelu_parameters
 from .input_measurement import Forward, InputMeasurement, run_batch
 from .loader_replay import component_loaders, samplers
@@ -146,8 +146,7 @@ class AdaptiveInit:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores the phase of a saved run: frozen before `adapt`, not frozen after it."""
-        missing = [name for name in self.state_dict() if name not in state]
-        if missing:
+        if missing := [name for name in self.state_dict() if name not in state]:
             raise ValueError(
                 f"the state lacks {', '.join(missing)}: give what AdaptiveInit.state_dict() gave"
             )
@@ -178,12 +177,10 @@ class AdaptiveInit:
         if self._result is None:
             return f"frozen: {counted(len(_units(self.model)), 'SReLU unit')} until adapt(loader)"
         head = ("unit", "channels", "inputs each", "t_r", "beyond", "crossed", "dead", "kept")
-        rows = [head, *(_row(name, facts) for name, facts in self._result.items())]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [
             f"t_r is the {self.quantile:g} quantile of the inputs of each {self.scope}, "
             "where a_r was 1",
-            *("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows),
+            text_table(head, (_row(name, facts) for name, facts in self._result.items())),
         ]
         if self._repeated:
             samples = counted(self._repeated, "sample")
@@ -200,12 +197,12 @@ class AdaptiveInit:
     ) -> dict[str, QuantileSearch]:
         size = {n: 1 if self.scope == "layer" else u[0].num_channels for n, u in units.items()}
         bins = min(_MAX_BINS, max(_MIN_BINS, _MEMORY // (8 * sum(size.values()))))
-        options = {"bins": bins, "group": group}
+        device = parallel.compute_device
         return {
-            name: QuantileSearch(
-                size[name], self.quantile, device=parallel.compute_device(unit.t_r), **options
+            n: QuantileSearch(
+                size[n], self.quantile, bins=bins, device=device(u[0].t_r), group=group
             )
-            for name, (unit, *_) in units.items()
+            for n, u in units.items()
         }
 
 
@@ -233,27 +230,18 @@ def _units(model: nn.Module) -> dict[str, list[SReLU]]:
 
 
 def _check_model(model: nn.Module) -> None:
-    if not isinstance(model, nn.Module):
-        raise TypeError(
-            f"model must be a torch.nn.Module, got {type(model).__name__}: "
-            "AdaptiveInit(model, optimizer)"
-        )
-    units = _units(model)
-    if not units:
+    check_is_module(model, ": AdaptiveInit(model, optimizer)")
+    if not (units := _units(model)):
         raise ValueError(
             f"{type(parallel.unwrap(model)).__name__} has no SReLU: put some in, or convert the "
             "model (torch_srelu.summary tells what convert left, and why)"
         )
-    lazy = [name for name, (first, *_) in units.items() if is_lazy(first.t_r)]
-    if lazy:
+    if lazy := [name for name, (first, *_) in units.items() if is_lazy(first.t_r)]:
         raise ValueError(
             f"{', '.join(lazy)}: the number of channels is not known yet. Run the model on a batch "
             "before you build the optimizer and AdaptiveInit"
         )
-    computed = [
-        name for name, (first, *_) in units.items() if not isinstance(first.t_r, nn.Parameter)
-    ]
-    if computed:
+    if computed := [n for n, (u, *_) in units.items() if not isinstance(u.t_r, nn.Parameter)]:
         raise ValueError(
             f"{', '.join(computed)}: t_r is computed from other parameters (a parametrization, or "
             "pruning), so adapt cannot set it. Make it a parameter again first"
@@ -288,10 +276,9 @@ def _thresholds(
 
 def _row(name: str, facts: dict[str, Any]) -> tuple[str, ...]:
     spread = " .. ".join(f"{value:.4g}" for value in facts["t_r"])
-    counts = (str(facts[column]) for column in ("crossed", "dead", "kept"))
-    size = (str(facts["channels"]), str(facts["inputs"]))
     beyond = "-" if facts["beyond"] is None else f"{facts['beyond']:.2%}"
-    return (name, *size, spread, beyond, *counts)
+    facts = {**facts, "t_r": spread, "beyond": beyond}
+    return (name, *map(str, facts.values()))
 
 
 def _repeated(loader: Any) -> int:

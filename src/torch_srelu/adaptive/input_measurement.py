@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,7 +15,7 @@ from torch import Tensor, nn
 from torch import distributed as dist
 
 from .. import _data_parallel as parallel
-from .._torch_compat import force_eager, tree_map
+from .._torch_compat import force_eager, tree_map_only
 from ..module import SReLU
 from .loader_replay import RandomState, fresh_workers
 from .quantile_search import ChangedStreamError, EmptyStreamError, QuantileSearch
@@ -32,6 +34,7 @@ _ADVICE = {
 }
 
 
+@dataclass
 class InputMeasurement:
     """Feeds the inputs of units to their quantile searches, in as many passes as those need.
 
@@ -47,93 +50,87 @@ class InputMeasurement:
         group: The processes that take part, each with its own share of the data.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        searches: Mapping[str, QuantileSearch],
-        units: Mapping[str, list[SReLU]],
-        loader: Iterable[Any],
-        forward: Forward,
-        group: dist.ProcessGroup | None,
-    ) -> None:
-        self._model, self._searches, self._loader = model, searches, loader
-        self._forward, self._group = forward, group
-        self._name_of = {unit: name for name in units for unit in units[name]}
-        self._observer: _Observer | None = None
+    model: nn.Module
+    searches: Mapping[str, QuantileSearch]
+    units: Mapping[str, list[SReLU]]
+    loader: Iterable[Any]
+    forward: Forward
+    group: dist.ProcessGroup | None
+    _observer: _Observer | None = None
 
     def run(self) -> None:
         """Passes over the data until every search is done."""
-        random = RandomState(self._loader)
+        random = RandomState(self.loader)
         with contextlib.ExitStack() as stack:
             stack.callback(random.restore)
-            parallel.broadcast_buffers(self._model)
-            stack.enter_context(training_modes({m: m.training for m in self._model.modules()}))
-            self._model.eval()
-            for module in parallel.fsdp_modules(self._model):
+            parallel.broadcast_buffers(self.model)
+            stack.enter_context(training_modes({m: m.training for m in self.model.modules()}))
+            self.model.eval()
+            for module in parallel.fsdp_modules(self.model):
                 stack.callback(module.reshard)  # a forward pass leaves some parameters gathered
             stack.enter_context(force_eager())
-            for unit in self._name_of:
-                hook = unit.register_forward_pre_hook(self._observe, with_kwargs=True)
-                stack.callback(hook.remove)
+            for name, units in self.units.items():
+                for unit in units:
+                    observe = functools.partial(self._observe, name)
+                    hook = unit.register_forward_pre_hook(observe, with_kwargs=True)
+                    stack.callback(hook.remove)
             for number in itertools.count(1):
                 random.restore()
-                with fresh_workers(self._loader):
+                with fresh_workers(self.loader):
                     self._pass(number)
-                if all(search.done for search in self._searches.values()):
+                if all(search.done for search in self.searches.values()):
                     return
 
     def _pass(self, number: int) -> None:
-        shown = self._group is None or dist.get_rank(self._group) == 0
-        source = _progress(self._batches(), f"adapt, pass {number}", self._loader, shown)
+        shown = self.group is None or dist.get_rank(self.group) == 0
+        source = _progress(self._batches(), f"adapt, pass {number}", self.loader, shown)
         with contextlib.closing(source):
             batches = self._probe(source) if number == 1 else source
-            with parallel.raise_on_all_ranks(self._group):
+            with parallel.raise_on_all_ranks(self.group):
                 for batch, counts in batches:
                     self._run(batch, QuantileSearch.update if counts else None)
-        for name, search in self._searches.items():
+        for name, search in self.searches.items():
             with _errors_about(name):
                 search.finish_pass()
 
     def _probe(self, batches: Iterator[tuple[Any, bool]]) -> Iterator[tuple[Any, bool]]:
         """Gives the first batch to the searches as a sample; returns all batches, the first too."""
-        with parallel.raise_on_all_ranks(self._group):
+        with parallel.raise_on_all_ranks(self.group):
             first = list(itertools.islice(batches, 1))
             for batch, _ in first:
                 state = RandomState()
                 self._run(batch, QuantileSearch.probe)
                 state.restore()
-        if not any(parallel.all_gather_objects(len(first), self._group)):
+        if not any(parallel.all_gather_objects(len(first), self.group)):
             raise ValueError("the loader is empty: adapt needs the training data")
-        for search in self._searches.values():
+        for search in self.searches.values():
             search.start()
         return itertools.chain(first, batches)
 
     def _run(self, batch: Any, observer: _Observer | None) -> None:
         self._observer = observer
-        self._forward(parallel.unwrap(self._model), batch)
+        self.forward(parallel.unwrap(self.model), batch)
 
-    def _observe(self, unit: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        assert isinstance(unit, SReLU)
+    def _observe(self, name: str, unit: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._observer is not None:
-            name = self._name_of[unit]
             with _errors_about(name):
-                self._observer(self._searches[name], args[0] if args else kwargs["x"], unit.dim)
+                self._observer(self.searches[name], args[0] if args else kwargs["x"], unit.dim)
 
     def _batches(self) -> Iterator[tuple[Any, bool]]:
         """Every batch, on the device of the model, and whether it counts."""
-        device = parallel.compute_device(next(self._model.parameters()))
-        if self._group is None or not parallel.fsdp_modules(self._model):
-            yield from ((_to(batch, device), True) for batch in self._loader)
+        device = parallel.compute_device(next(self.model.parameters()))
+        if self.group is None or not parallel.fsdp_modules(self.model):
+            yield from ((_to(batch, device), True) for batch in self.loader)
             return
         # Every forward pass of a sharded model needs all processes: those that have run out of
         # data repeat their last batch, which does not count, until the others have finished.
         nothing = last = object()
-        with parallel.raise_on_all_ranks(self._group):
-            iterator = iter(self._loader)
+        with parallel.raise_on_all_ranks(self.group):
+            iterator = iter(self.loader)
         while True:
-            with parallel.raise_on_all_ranks(self._group):
+            with parallel.raise_on_all_ranks(self.group):
                 batch = next(iterator, nothing)
-            going = parallel.all_gather_objects(batch is not nothing, self._group)
+            going = parallel.all_gather_objects(batch is not nothing, self.group)
             if not any(going):
                 return
             if last is nothing and not all(going):
@@ -175,7 +172,7 @@ def training_modes(modes: Mapping[nn.Module, bool]) -> Iterator[None]:
 
 def _to(batch: Any, device: torch.device) -> Any:
     """The batch, of the same structure, with all its tensors on ``device``."""
-    return tree_map(lambda part: part.to(device) if hasattr(part, "to") else part, batch)
+    return tree_map_only(object, lambda x: x.to(device) if hasattr(x, "to") else x, batch)  # type: ignore[attr-defined]
 
 
 @contextlib.contextmanager

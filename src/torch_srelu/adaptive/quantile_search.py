@@ -86,18 +86,16 @@ class QuantileSearch:
         device: torch.device | str = "cpu",
         group: dist.ProcessGroup | None = None,
     ) -> None:
-        if not 0 < quantile <= 1:
-            raise ValueError(f"a quantile must be in (0, 1], got {quantile}")
         # As written, not as stored: 0.9 * 10 is 9, but the float nearest 0.9 is a little more.
         self._quantile = Fraction(str(float(quantile)))
         self._channels, self._bins = channels, bins
         self._device, self._group = torch.device(device), group
         # An empty interval, which every sample extends.
-        self._lo = self._filled(channels, torch.iinfo(torch.int64).max)
-        self._hi = self._filled(channels, torch.iinfo(torch.int64).min)
-        self._gap = self._filled(channels, 0)  # of `KeyInterval`
-        self.below = self._filled(channels, 0)  # until the quantile is known, than `_lo`
-        self._inside = self._filled(channels, 0)  # values in the interval
+        self._lo = self._filled(torch.iinfo(torch.int64).max, channels)
+        self._hi = self._filled(torch.iinfo(torch.int64).min, channels)
+        self._gap = self._filled(0, channels)  # of `KeyInterval`
+        self.below = self._filled(0, channels)  # until the quantile is known, than `_lo`
+        self._inside = self._filled(0, channels)  # values in the interval
         self._dtype = torch.float32
         # Of all keys; the first value of a wider dtype reduces them.
         self._zero_bits = max(ordered_keys.TRAILING_ZERO_BITS.values())
@@ -129,7 +127,6 @@ class QuantileSearch:
         x, view = self._dense(x, dim)
         if x.dtype == torch.float64:
             self._dtype = torch.float64
-        self._update_zero_bits(x)
         if x.numel() == 0:
             return
         inner, total = view.inner, view.outer * view.inner
@@ -146,14 +143,14 @@ class QuantileSearch:
 
     def start(self) -> None:
         """Ends the sampling: all processes agree on dtype and interval."""
-        wide = self._reduce(self._filled(1, self._dtype == torch.float64), "MAX")
+        wide = self._reduce(self._filled(self._dtype == torch.float64, 1), "MAX")
         self._reduce(self._lo, "MIN")
         self._reduce(self._hi, "MAX")
         self._dtype = torch.float64 if int(wide) else torch.float32
         probed = bool((self._lo <= self._hi).all())
         if not probed:  # search everywhere
             self._dtype = torch.float64
-            self._hi = self._filled(self._channels, _LARGEST)
+            self._hi = self._filled(_LARGEST, self._channels)
             self._lo = -self._hi
         self._lo, self._hi = (
             ordered_keys.to_keys(ordered_keys.from_keys(keys, torch.float64).to(self._dtype)).long()
@@ -176,7 +173,6 @@ class QuantileSearch:
                 "the stream began with narrower numbers and now holds float64: convert all of it "
                 "to one dtype"
             )
-        self._update_zero_bits(x)
         self._pass_count += view.outer * view.inner
         if x.numel():
             self._statistics.update(x, view)
@@ -184,7 +180,7 @@ class QuantileSearch:
     def finish_pass(self) -> None:
         """Ends a pass over the stream: adds up all processes and narrows the search."""
         statistics = self._statistics
-        count = int(self._reduce(self._filled(1, self._pass_count), "SUM"))
+        count = int(self._reduce(self._filled(self._pass_count, 1), "SUM"))
         self._reduce(statistics.checksum, "SUM")
         self._reduce(statistics.below, "SUM")
         if self.passes == 0:
@@ -272,7 +268,7 @@ class QuantileSearch:
         number = min(int(collected.count), collected.size)
         numbers = all_gather_objects(number, self._group)
         start = 0 if self._group is None else sum(numbers[: dist.get_rank(self._group)])
-        table = self._filled((2, sum(numbers)), 0)
+        table = self._filled(0, 2, sum(numbers))
         table[0, start : start + number] = collected.keys[:number]
         table[1, start : start + number] = collected.channels[:number]
         keys, channels = self._reduce(table, "SUM")
@@ -295,25 +291,19 @@ class QuantileSearch:
             )
 
     def _check_finite(self) -> None:
-        for table in (self._smallest, self._largest):
-            bad = (
-                (~ordered_keys.from_keys(table, self._dtype).isfinite())
-                .nonzero()
-                .flatten()
-                .tolist()
-            )
-            if bad:
+        for keys in (self._smallest, self._largest):
+            finite = ordered_keys.from_keys(keys, self._dtype).isfinite()
+            if not finite.all():
+                bad = (~finite).nonzero()
                 raise NotFiniteError(
-                    f"NaN or infinity in {counted(len(bad), 'channel')}, the first is {bad[0]}: "
+                    f"NaN or infinity in {counted(len(bad), 'channel')}, the first is "
+                    f"{int(bad[0])}: "
                     "take such values out of the data, or, if the network makes them, go back to "
                     "before it diverged"
                 )
 
-    def _update_zero_bits(self, x: Tensor) -> None:
-        self._zero_bits = min(self._zero_bits, ordered_keys.TRAILING_ZERO_BITS.get(x.dtype, 0))
-
     def _agree_on_zero_bits(self) -> None:
-        zero_bits = self._filled(1, 0 if self._dtype == torch.float64 else self._zero_bits)
+        zero_bits = self._filled(0 if self._dtype == torch.float64 else self._zero_bits, 1)
         self._zero_bits = int(self._reduce(zero_bits, "MIN"))
 
     def _dense(self, x: Tensor, dim: int) -> tuple[Tensor, layout.ChannelView]:
@@ -324,13 +314,13 @@ class QuantileSearch:
                 f"expected {channels} channels in dim={dim}, got a batch of shape "
                 f"{tuple(x.shape)}: correct the number of channels, or dim"
             )
+        self._zero_bits = min(self._zero_bits, ordered_keys.TRAILING_ZERO_BITS.get(x.dtype, 0))
         x = layout.densify(x.detach())
         view = layout.view(x, channels, dim)
         assert view is not None, "densify left gaps"
         return x, view
 
-    def _filled(self, shape: int | tuple[int, ...], value: int) -> Tensor:
-        shape = (shape,) if isinstance(shape, int) else shape
+    def _filled(self, value: int, *shape: int) -> Tensor:
         return torch.full(shape, value, dtype=torch.int64, device=self._device)
 
     def _reduce(self, table: Tensor, op: str) -> Tensor:

@@ -6,12 +6,13 @@ import ast
 import functools
 import itertools
 import sys
+import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, FunctionType, MethodDescriptorType, MethodType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,15 +20,14 @@ from torch import Tensor, nn
 from ..ops.arguments import DTYPES
 from .channel_rules import tensors_in
 from .channel_tracking import ChannelLayout, ChannelTracker
-from .rectifiers import MODULES, Rectifier, is_activation, recognize
-from .source_rewriting import CallForm, Position, call_at, input_of, method_with
+from .rectifiers import FUNCTIONS, MODULES, Rectifier, activation_name
+from .source_rewriting import Position, call_at, input_of, method_with
 
 # Frames of these modules lie between a call in a network and the function that it calls.
 _SKIPPED = {"torch.overrides", "torch.nn.functional", "torch.nn.modules.module"}
 
 
-@dataclass(frozen=True)
-class ActivationSlot:
+class ActivationSlot(NamedTuple):
     """An activation module, and the module and name that it is registered under."""
 
     parent: nn.Module
@@ -35,15 +35,14 @@ class ActivationSlot:
     module: nn.Module
 
 
-@dataclass(frozen=True)
-class CallSite:
+class CallSite(NamedTuple):
     """A call expression in a method of a module of the network."""
 
     owner: nn.Module
     method: str
     end: Position
-    form: CallForm
-    keyword: bool = False  # a module gets its input as input=x, a name that SReLU does not have
+    is_method: bool  # x.relu()
+    keyword: bool  # a module gets its input as input=x, a name that SReLU does not have
 
 
 @dataclass
@@ -55,10 +54,9 @@ class ActivationCall:
     site: CallSite | None  # None: not in a method of a module
     where: str  # the site in words
     problem: str | None  # why the call cannot be rewritten
-    computed: bool  # its slopes are computed in the forward pass
     layout: ChannelLayout
     dtype: torch.dtype
-    unsupported: str | None  # a dtype or a layout that SReLU does not take
+    unsupported: str | None  # why no unit can compute the same
     device: torch.device
     layers: frozenset[int]  # which made the input
     iteration: int  # how often this run of the method had reached the site before
@@ -99,8 +97,8 @@ class CallObserver(ChannelTracker):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        activation = recognize(func, args, kwargs)
-        call = activation and self._call(activation, func, args, kwargs)
+        recognize = FUNCTIONS.get(func)
+        call = recognize and self._call(recognize(*args, **kwargs), func, args, kwargs)
         out = func(*args, **kwargs)
         if self._overwritten and tensors_in(out):
             for writer in self.writers((args, kwargs)):
@@ -120,25 +118,23 @@ class CallObserver(ChannelTracker):
     def writers(self, values: object) -> Iterator[ActivationCall]:
         """The in-place activations that have overwritten one of these tensors."""
         for x in tensors_in(values):
-            if x.layout == torch.strided:
-                found = self._overwritten.get(id(x.untyped_storage()))
-                if found is not None:
-                    yield found[1]
+            if x.layout == torch.strided and id(x.untyped_storage()) in self._overwritten:
+                yield self._overwritten[id(x.untyped_storage())][1]
 
     def _call(self, activation: Rectifier, func, args, kwargs) -> ActivationCall:
         x = args[0] if args else kwargs["input"]
         frame = _calling_frame(sys._getframe(2))
         slot, callee = None, func
-        if type(_receiver(frame)) in MODULES:  # this is the forward of an activation module
-            callee = _receiver(frame)
+        if type(module := receiver(frame)) in MODULES:  # the forward of an activation module
+            callee = module
             slot = self._slots.get(id(callee))
-            activation = replace(activation, kind=type(callee))
+            activation = activation._replace(kind=type(callee))
             frame = _calling_frame(frame.f_back)
         site, problem = self._locate(frame, callee)
-        slope = activation.slope
-        computed = slope is not None and id(slope) not in self._constants
-        if computed:
-            activation = replace(activation, slope=None)  # it ends with the run
+        unsupported = _unsupported(x)
+        if activation.slope is not None and id(activation.slope) not in self._constants:
+            unsupported = "its slopes are computed in the forward pass"
+            activation = activation._replace(slope=None)  # it ends with the run
         visit = frame, frame.f_lasti, slot
         self._visits[visit] += 1
         code = frame.f_code
@@ -148,12 +144,11 @@ class CallObserver(ChannelTracker):
             site,
             where=f"{code.co_qualname}, {Path(code.co_filename).name}:{frame.f_lineno}",
             problem=problem,
-            computed=computed,
             layout=self.layout(x),
             dtype=x.dtype,
-            unsupported=_unsupported(x),
+            unsupported=unsupported,
             device=x.device,
-            layers=self.layers(x),
+            layers=self.info(x).layers,
             iteration=self._visits[visit] - 1,
         )
         self.calls.append(call)
@@ -161,59 +156,42 @@ class CallObserver(ChannelTracker):
 
     def _locate(self, frame: FrameType, callee: object) -> tuple[CallSite | None, str | None]:
         """The site of the call that ``frame`` is in, and why it cannot be rewritten, if so."""
-        found = self._method(frame)
-        if found is None:
+        if (found := self._method(frame)) is None:
             return None, "called in a function that is not a method of a module, or is decorated"
         owner, name, function = found
         positions = frame.f_code.co_positions()
         _, line, _, column = next(itertools.islice(positions, frame.f_lasti // 2, None))
         if line is None or column is None:
             return None, "Python was started without column numbers (-X no_debug_ranges)"
-        form: CallForm = "method" if isinstance(callee, MethodDescriptorType) else "function"
-        if isinstance(callee, nn.Module):
-            form = "module"
+        is_method = isinstance(callee, MethodDescriptorType)
         expression = call_at(function, (line, column))
-        keyword = (
-            form == "module"
-            and expression is not None
-            and any(keyword.arg in ("input", None) for keyword in expression.keywords)
-        )
-        site = CallSite(owner, name, (line, column), form, keyword)
+        keywords = expression.keywords if expression and isinstance(callee, nn.Module) else ()
+        keyword = any(keyword.arg in ("input", None) for keyword in keywords)
+        site = CallSite(owner, name, (line, column), is_method, keyword)
         if getattr(type(owner), name) is not function:
             return site, f"called in a {name}() that is reached through super()"
-        if not _is_running(function, frame):
+        if all(caller.f_code is not function.__code__ for caller, _ in traceback.walk_stack(frame)):
+            # A lambda that ``__init__`` has put into an attribute stays as it is when the source
+            # of ``__init__`` is rewritten.
             return site, f"called in a function that {name}() has made before"
         if _is_wrapped(function, owner):
             return site, f"an attribute of the module wraps its {name}(): convert before wrapping"
         if expression is None:
             return site, "the source code of the call cannot be read"
-        if not _calls(expression, callee, frame) or input_of(expression, form) is None:
+        if not _calls(expression, callee, frame) or input_of(expression, is_method) is None:
             return site, "called indirectly"
-        if form != "method" and _has_variable(expression.func, frame, function):
+        if not is_method and _has_variable(expression.func, frame, function):
             return site, "called through a variable, which may hold another function next time"
         return site, None
 
     def _method(self, frame: FrameType) -> tuple[nn.Module, str, FunctionType] | None:
         """The module that ``frame`` runs a method of, or a function written inside a method."""
-        outer: FrameType | None = frame
-        while outer is not None:
-            module = _receiver(outer)
+        for outer, _ in traceback.walk_stack(frame):
+            module = receiver(outer)
             if id(module) in self._modules and isinstance(module, nn.Module):
                 found = method_with(type(module), frame.f_code)
                 return found and (module, *found)
-            outer = outer.f_back
         return None
-
-
-def _is_running(function: FunctionType, frame: FrameType | None) -> bool:
-    """Whether ``frame`` runs ``function`` or something that it calls.
-
-    A lambda that ``__init__`` has put into an attribute stays as it is when the source of
-    ``__init__`` is rewritten.
-    """
-    while frame is not None and frame.f_code is not function.__code__:
-        frame = frame.f_back
-    return frame is not None
 
 
 def _is_wrapped(function: FunctionType, module: nn.Module) -> bool:
@@ -243,10 +221,10 @@ def _callables_in(callee: Any) -> Iterator[object]:
 
 def _unsupported(x: Tensor) -> str | None:
     if x.dtype not in DTYPES:
-        return str(x.dtype)
+        return f"its input is {x.dtype}"
     if x.is_nested:
-        return "a nested tensor"
-    return None if x.layout == torch.strided else str(x.layout)
+        return "its input is a nested tensor"
+    return None if x.layout == torch.strided else f"its input is {x.layout}"
 
 
 def _calls(expression: ast.Call, callee: object, frame: FrameType) -> bool:
@@ -259,7 +237,7 @@ def _calls(expression: ast.Call, callee: object, frame: FrameType) -> bool:
             and not isinstance(evaluate(function.value, frame.f_globals, frame.f_locals), type)
         )
     value = evaluate(function, frame.f_globals, frame.f_locals)
-    return value is callee or (not isinstance(callee, nn.Module) and is_activation(value))
+    return value is callee or (not isinstance(callee, nn.Module) and bool(activation_name(value)))
 
 
 def _has_variable(expression: ast.expr, frame: FrameType, function: FunctionType) -> bool:
@@ -275,14 +253,13 @@ def evaluate(expression: ast.expr, globals: dict[str, Any], locals: Mapping[str,
     harmless = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.expr_context)
     if not all(isinstance(node, harmless) for node in ast.walk(expression)):
         return None
-    compiled = compile(ast.Expression(expression), "<callee>", "eval")
     try:
-        return eval(compiled, globals, locals)
+        return eval(compile(ast.Expression(expression), "<callee>", "eval"), globals, locals)
     except Exception:  # a name of an enclosing function, a property that fails
         return None
 
 
-def _receiver(frame: FrameType) -> object:
+def receiver(frame: FrameType) -> object:
     """``self``, if the frame is a method's."""
     names = frame.f_code.co_varnames
     return frame.f_locals.get(names[0]) if names else None
@@ -290,7 +267,5 @@ def _receiver(frame: FrameType) -> object:
 
 def _calling_frame(frame: FrameType | None) -> FrameType:
     """The innermost frame that is not one of torch's own on the way to a function."""
-    while frame is not None and frame.f_globals.get("__name__") in _SKIPPED:
-        frame = frame.f_back
-    assert frame is not None, "some frame calls the activation"
-    return frame
+    frames = (outer for outer, _ in traceback.walk_stack(frame))
+    return next(outer for outer in frames if outer.f_globals.get("__name__") not in _SKIPPED)

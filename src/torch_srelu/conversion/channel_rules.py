@@ -9,10 +9,11 @@ sequence or the height of an image, which differs between inputs.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterable
 from math import prod
 from types import EllipsisType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeGuard
 
 import torch
 from torch import Tensor
@@ -47,15 +48,13 @@ class TracedCall(NamedTuple):
         """The dimension of an operand's channels."""
         return self.info(operand).dim
 
-    def fixed(self, operand: object) -> bool:
+    def fixed(self, operand: object) -> TypeGuard[Tensor]:
         """Whether an operand has the same sizes for every input of the network."""
         return isinstance(operand, Tensor) and self.info(operand).kind == "fixed"
 
     def weight(self, operand: object) -> bool:
         """Whether an operand is learned: a buffer, such as a graph, makes no channels."""
-        return (
-            isinstance(operand, Tensor) and self.fixed(operand) and bool(self.info(operand).layers)
-        )
+        return self.fixed(operand) and bool(self.info(operand).layers)
 
     def argument(self, position: int, name: str, default: Any = None) -> Any:
         """An argument, given by position or by name."""
@@ -80,11 +79,14 @@ def channel_dim(call: TracedCall) -> int | None:
 
 
 def name_of(func: Callable) -> str:
-    """One name for all forms of a function: ``x + y``, ``x.add_(y)``, ``torch.add(x, y)``."""
+    """One name for all forms of a function.
+
+    As of ``x + y``, ``x.add_(y)`` and ``torch.add(x, y)``, or of conv1d, conv2d and conv3d.
+    """
     name = getattr(func, "__name__", "")
     if name == "__get__":  # the getter of a property such as Tensor.T
         name = getattr(func.__self__, "__name__", "")  # type: ignore[attr-defined]
-    name = name.strip("_")
+    name = re.sub(r"[123]d(?=_|$)", "", name.strip("_"))
     return _SYNONYMS.get(name, name)
 
 
@@ -98,11 +100,6 @@ def is_pointwise(name: str) -> bool:
     )
 
 
-def takes_size(name: str) -> bool:
-    """Whether an argument of the function is a size, which may be one of the network's input."""
-    return name in _TAKE_SIZES.split()
-
-
 # ---- layers ----
 
 
@@ -113,11 +110,8 @@ def _convolution(call: TracedCall) -> int | None:
 
 
 def _linear(call: TracedCall) -> int | None:
-    return -1 if call.fixed(call.argument(1, "weight")) else None
-
-
-def _bilinear(call: TracedCall) -> int | None:
-    return -1 if call.fixed(call.argument(2, "weight")) else None
+    position = 2 if name_of(call.func) == "bilinear" else 1
+    return -1 if call.fixed(call.argument(position, "weight")) else None
 
 
 def _norm_of_second(call: TracedCall) -> int | None:
@@ -183,9 +177,7 @@ def _aligned(call: TracedCall) -> int | None:
     """Broadcasting: dimensions match from the last one on, and one that grows has no channels."""
     shape = call.out.shape
     dims = ((t.shape, call.dim(t)) for t in call.operands)
-    return _only(
-        dim for given, dim in dims if dim and -dim <= len(shape) and given[dim] == shape[dim]
-    )
+    return _only(d for given, d in dims if d and -d <= len(shape) and given[d] == shape[d])
 
 
 def _resized(call: TracedCall) -> int | None:
@@ -286,17 +278,15 @@ _SYNONYMS = {
     **{"negative": "neg", "absolute": "abs"},
 }
 _OTHER_POINTWISE = """
-    alpha_dropout bfloat16 contiguous copy cpu cuda data detach double dropout dropout1d dropout2d
-    dropout3d feature_alpha_dropout float half hardswish log_sigmoid logsigmoid prelu requires_grad
-    softsign srelu tanhshrink to type type_as
+    alpha_dropout bfloat16 contiguous copy cpu cuda data detach double dropout feature_alpha_dropout
+    float half hardswish log_sigmoid logsigmoid prelu requires_grad softsign srelu tanhshrink to
+    type type_as
 """  # not tagged by torch, and `srelu`
-_TAKE_SIZES = "embedding expand getitem index_select interpolate narrow repeat"
+# Functions with a size among their arguments, which may be one of the network's input.
+TAKE_SIZES = {"embedding", "expand", "getitem", "index_select", "interpolate", "narrow", "repeat"}
 _TABLE: dict[Callable[[TracedCall], int | None], str] = {
-    _convolution: """
-        conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
-    """,
-    _linear: "linear embedding embedding_bag",
-    _bilinear: "bilinear",
+    _convolution: "conv conv_transpose",
+    _linear: "linear bilinear embedding embedding_bag",
     lambda call: -1: "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell",
     _norm_of_second: "batch_norm instance_norm group_norm",
     _norm_of_last: "layer_norm rms_norm",
@@ -308,13 +298,10 @@ _TABLE: dict[Callable[[TracedCall], int | None], str] = {
         normalize repeat repeat_interleave roll softmax softmin sort tril triu
     """,
     _resized: """
-        adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d
-        adaptive_max_pool2d adaptive_max_pool3d avg_pool1d avg_pool2d avg_pool3d channel_shuffle
-        chunk constant_pad_nd fractional_max_pool2d fractional_max_pool3d glu index_add index_copy
-        index_select interpolate lp_pool1d lp_pool2d max_pool1d max_pool2d max_pool3d
-        max_pool1d_with_indices max_pool2d_with_indices max_pool3d_with_indices max_unpool1d
-        max_unpool2d max_unpool3d narrow pad pixel_shuffle pixel_unshuffle scatter scatter_add
-        scatter_reduce split tensor_split topk upsample
+        adaptive_avg_pool adaptive_max_pool avg_pool channel_shuffle chunk constant_pad_nd
+        fractional_max_pool glu index_add index_copy index_select interpolate lp_pool max_pool
+        max_pool_with_indices max_unpool narrow pad pixel_shuffle pixel_unshuffle scatter
+        scatter_add scatter_reduce split tensor_split topk upsample
     """,
     _concatenated: "cat concat concatenate",
     _reshaped: "flatten ravel reshape reshape_as squeeze unflatten unsqueeze view view_as",

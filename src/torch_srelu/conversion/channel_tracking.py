@@ -27,7 +27,7 @@ _UNKNOWN = TensorInfo(None, _NO_LAYERS, "computed")  # made where no mode sees i
 
 
 class ChannelTracker(TorchFunctionMode):
-    """While active, tracks the channels of every tensor; `layout` and `layers` return them.
+    """While active, tracks the channels of every tensor; `layout` and `info` return them.
 
     A convolution puts channels in the dimension before those of the image, a linear layer in the
     last one, a permutation moves them; the rules are in `channel_rules`. The run must be that of
@@ -55,9 +55,9 @@ class ChannelTracker(TorchFunctionMode):
         results = tensors_in(out)
         if not results:
             return
-        infos = [self._info(t) for t in tensors_in((args, kwargs))]
+        infos = [self.info(t) for t in tensors_in((args, kwargs))]
         name, kinds = channel_rules.name_of(func), {info.kind for info in infos}
-        if kinds == {"fixed"} and not channel_rules.takes_size(name):
+        if kinds == {"fixed"} and name not in channel_rules.TAKE_SIZES:
             kind = "fixed"
         elif kinds in ({"input"}, {"fixed", "input"}) and channel_rules.is_pointwise(name):
             kind = "input"
@@ -66,7 +66,7 @@ class ChannelTracker(TorchFunctionMode):
         weights = frozenset().union(*(info.layers for info in infos if info.kind == "fixed"))
         layers = weights or frozenset().union(*(info.layers for info in infos))
         for y in results:
-            dim = channel_rules.channel_dim(TracedCall(func, args, kwargs, y, self._info))
+            dim = channel_rules.channel_dim(TracedCall(func, args, kwargs, y, self.info))
             self._infos[y] = TensorInfo(dim, layers, kind)
 
     def layout(self, x: Tensor, default_dim: int | None = None) -> ChannelLayout:
@@ -74,7 +74,7 @@ class ChannelTracker(TorchFunctionMode):
 
         Without a default, an input of the network has them in dimension 1, by convention.
         """
-        info = self._info(x)
+        info = self.info(x)
         if info.dim is not None:
             return ChannelLayout(x.shape[info.dim], info.dim)
         if default_dim is not None:
@@ -84,11 +84,8 @@ class ChannelTracker(TorchFunctionMode):
             return ChannelLayout(x.shape[1], 1 - x.dim())
         return _SHARED
 
-    def layers(self, x: Tensor) -> frozenset[int]:
-        """Which layers made ``x``: equal for equal layers, and all of those in a sum."""
-        return self._info(x).layers
-
-    def _info(self, x: Tensor) -> TensorInfo:
+    def info(self, x: Tensor) -> TensorInfo:
+        """What is known of ``x``; its layers: equal for equal layers, all of those in a sum."""
         return self._infos.get(x) or _UNKNOWN
 
 

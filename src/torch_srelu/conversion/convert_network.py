@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from torch import nn
 from torch.jit import ScriptModule
 
-from ..module import SReLU
+from ..module import SReLU, check_is_module
 from .call_observer import slots_of
 from .fused_activations import activations_in_kernels
 from .network_summary import note_left
@@ -89,20 +89,19 @@ def convert(
         )
     """
     _check(model)
-    only = None if only is None else _patterns(only, "only", model)
+    only = ["*"] if only is None else _patterns(only, "only", model)
     skip = _patterns(skip, "skip", model)
-    trial = run_on_trial(model, example)
-    plan = plan_replacements(model, trial.calls)
+    calls, failure = run_on_trial(model, example)
+    plan = plan_replacements(model, calls)
     for replacement in plan:
-        path = replacement.path
-        if (only is not None and not _matches(path, only)) or _matches(path, skip):
+        if not _matches(replacement.path, only) or _matches(replacement.path, skip):
             replacement.problem = "not asked for"
             replacement.requested = False
     keep_modules_whole([replacement for replacement in plan if replacement.requested])
-    missed = unreached_calls(model, trial.calls) | activations_in_kernels(model)
+    missed = unreached_calls(model, calls) | activations_in_kernels(model)
     left = missed | _left(model, plan)
-    if trial.failure:
-        left[model, "training mode"] = f"the example cannot be used in it: {trial.failure}"
+    if failure:
+        left[model, "training mode"] = f"the example cannot be used in it: {failure}"
     if not plan and not left and not any(isinstance(m, SReLU) for m in model.modules()):
         raise ValueError(
             f"{type(model).__name__} calls no ReLU, LeakyReLU, PReLU, ReLU6 or Hardtanh: "
@@ -121,8 +120,7 @@ def convert(
 
 
 def _check(model: nn.Module) -> None:
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    check_is_module(model)
     if isinstance(model, ScriptModule):
         raise ValueError(
             "a scripted model has no source to rewrite: convert the model that was scripted. "
@@ -144,14 +142,13 @@ def _check(model: nn.Module) -> None:
 def _patterns(given: str | Iterable[str], argument: str, model: nn.Module) -> list[str]:
     several = isinstance(given, Iterable) and not isinstance(given, str)
     patterns: list[Any] = list(given) if several else [given]
+    names = [name for name, _ in model.named_modules() if name]
     for pattern in patterns:
         if not isinstance(pattern, str):
             raise TypeError(
                 f"{argument} must be names of modules, got a {type(pattern).__name__}: give them "
                 'as strings, such as "layer4" or ["0", "1"]'
             )
-    names = [name for name, _ in model.named_modules() if name]
-    for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
             children = ", ".join(name for name, _ in model.named_children())
             raise ValueError(
@@ -163,14 +160,17 @@ def _patterns(given: str | Iterable[str], argument: str, model: nn.Module) -> li
 
 def _matches(path: str, patterns: list[str]) -> bool:
     """Whether a pattern matches the path or that of a module around it."""
-    parts = path.split(".")
-    paths = [".".join(parts[: i + 1]) for i in range(len(parts))]
+    paths = itertools.accumulate(path.split("."), "{}.{}".format)
     return any(fnmatchcase(name, pattern) for name in paths for pattern in patterns)
 
 
 def _left(model: nn.Module, plan: list[Replacement]) -> dict[tuple[nn.Module, str], str]:
     """What stays, and why: {(the module that the summary lists it under, what it is): why}."""
-    left = {(r.reporter or model, r.label): r.problem for r in plan if r.problem}
+    left: dict[tuple[nn.Module, str], str] = {}
+    for r in plan:
+        if r.problem:
+            module = r.slot.module if r.slot else r.site.owner if r.site else model
+            left[module, r.label] = r.problem
     called = {replacement.slot for replacement in plan}
     for slot in slots_of(model):
         if slot not in called:
@@ -189,13 +189,13 @@ def _apply(plan: list[Replacement]) -> None:
     )
     for replacement in plan:
         slot, site = replacement.slot, replacement.site
-        if slot is not None and replacement.first:
-            parent, name = slot.parent, slot.name
-        else:
-            parent, name = _free_name(replacement, new)
+        own_slot = slot if replacement.first else None  # else a slot that another site's unit gets
+        parent, name = own_slot[:2] if own_slot else _free_name(replacement, new)
         new[parent, name] = _unit(replacement)
         if replacement.rewritten and site is not None:
-            edits[site.owner][site.method][site.end] = CallEdit(name, site.form, replacement.loop)
+            edits[site.owner][site.method][site.end] = CallEdit(
+                name, site.is_method, replacement.loop
+            )
     classes = {owner: rewritten_class(owner, methods) for owner, methods in edits.items()}
     for (parent, name), unit in new.items():
         setattr(parent, name, unit.train(parent.training))

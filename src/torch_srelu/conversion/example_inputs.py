@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
+
+from .._torch_compat import CONVOLUTIONS
 
 # Edge lengths of images, clips and signals, the usual ones first. Which one fits does not matter
 # for the number of channels, only that one does: some networks flatten at a fixed size.
@@ -14,28 +17,19 @@ SIZES = (224, 32, 28, 64, 96, 128, 256, 299, 384, 512, 16, 8)
 BATCH = 2  # batch normalization refuses to train on one
 TOKENS = 16
 
-CONVOLUTIONS = (
-    *(nn.Conv1d, nn.Conv2d, nn.Conv3d),
-    *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
-)
-
 
 def candidates(model: nn.Module) -> Iterator[Tensor]:
     """Tensors of zeros, of shapes that the first known layer takes."""
     for layer in model.modules():
-        shapes = _shapes(layer)
-        if shapes:
-            break
-    else:
-        return
-    weight = next(p for p in layer.parameters(recurse=False))
-    integer = isinstance(layer, (nn.Embedding, nn.EmbeddingBag))
-    dtype = torch.long if integer else weight.dtype
-    for shape in shapes:
-        yield torch.zeros(shape, dtype=dtype, device=weight.device)
+        if shapes := _shapes(layer):
+            weight = next(layer.parameters(recurse=False))
+            integer = isinstance(layer, (nn.Embedding, nn.EmbeddingBag))
+            dtype = torch.long if integer else weight.dtype
+            yield from (torch.zeros(shape, dtype=dtype, device=weight.device) for shape in shapes)
+            return
 
 
-def _shapes(layer: nn.Module) -> list[tuple[int, ...]]:
+def _shapes(layer: Any) -> list[tuple[int, ...]]:
     """Shapes of inputs that ``layer`` takes; empty if it is not one of the layers known here."""
     parameters = list(layer.parameters(recurse=False))
     if not parameters or any(is_lazy(p) for p in parameters):

@@ -31,10 +31,9 @@ class TrackedFakeMode(_Mode):
 
     def fake(self, tree: Any) -> Any:
         """Replaces the tensors in nested containers by fake tensors, one for each."""
-        return tree_map_only(Tensor, self._fake, tree)
-
-    def _fake(self, x: Tensor) -> Tensor:
-        return x if self.is_our_fake(x) else self.from_tensor(x)
+        return tree_map_only(
+            Tensor, lambda x: x if self.is_our_fake(x) else self.from_tensor(x), tree
+        )
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         schema = getattr(func, "_schema", None)

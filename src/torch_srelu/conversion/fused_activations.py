@@ -8,6 +8,7 @@ _ENCODER = (
     "in evaluation mode a fused kernel with a ReLU of its own may run instead; "
     "build the layer with activation=SReLU(dim_feedforward, dim=-1)"
 )
+# Of modules such as ConvReLU2d.
 _QUANTIZED = "part of a fused module, in which quantization would replace the unit by its own ReLU"
 
 
@@ -19,7 +20,8 @@ def bypassed_modules(model: nn.Module) -> dict[nn.Module, str]:
             found[module] = _ENCODER
             if isinstance(module.activation, nn.Module):  # a ReLU with a class of its own
                 found |= dict.fromkeys(module.activation.modules(), _ENCODER)
-        elif _is_fused_for_quantization(type(module)):
+        # By name, because torch is about to remove the package that they are in.
+        elif any(c.__module__.startswith("torch.ao.nn.intrinsic.") for c in type(module).__mro__):
             found[module] = _QUANTIZED
     return found
 
@@ -41,11 +43,3 @@ def _may_be_fused(layer: nn.TransformerEncoderLayer) -> bool:
     """
     batch_first = getattr(layer.self_attn, "batch_first", False)
     return batch_first and getattr(layer, "activation_relu_or_gelu", 0) != 0
-
-
-def _is_fused_for_quantization(cls: type) -> bool:
-    """Whether modules of the class are such as ConvReLU2d, that quantization replaces as a whole.
-
-    By name, because torch is about to remove the package that they are in.
-    """
-    return any(base.__module__.startswith("torch.ao.nn.intrinsic.") for base in cls.__mro__)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -14,12 +13,11 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from .._data_parallel import full_tensor
-from .._text import counted
-from ..module import NAMES, SReLU
+from .._text import counted, text_table
+from ..module import NAMES, SReLU, check_is_module
 from .rectifiers import MODULES
 
 _LEFT = "_srelu_left"  # on a module: {activation: why convert left it}
-_REPLACED = "replaced"  # on a unit: the name of the activation that it replaced
 
 
 @dataclass(frozen=True)
@@ -69,11 +67,11 @@ class Summary:
         ]
         if self.units:
             head = ("unit", "channels", "dim", "replaced", *NAMES, "crossed")
-            blocks.append(_table(head, (_row(unit) for unit in self.units), numbers={1, 2, 8}))
+            blocks.append(text_table(head, map(_row, self.units), numbers={1, 2, 8}))
         if self.left:
             blocks.append(f"{counted(len(self.left), 'activation')} left unchanged")
             rows = ((x.where or "(the network)", x.activation, x.why) for x in self.left)
-            blocks.append(_table(("module", "activation", "why"), rows))
+            blocks.append(text_table(("module", "activation", "why"), rows))
         return "\n\n".join(blocks)
 
 
@@ -100,8 +98,7 @@ def summary(model: nn.Module) -> Summary:
         unit  channels  dim  replaced   t_r  a_r  t_l  a_l  crossed
         1            8   -1  LeakyReLU  1    1    0    0.1        0
     """
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    check_is_module(model)
     units, left = [], []
     for where, module in model.named_modules():
         if isinstance(module, SReLU):
@@ -113,11 +110,6 @@ def summary(model: nn.Module) -> Summary:
                 LeftActivation(where, type(module).__name__, "convert was not called on it")
             )
     return Summary(tuple(units), tuple(left))
-
-
-def note_replaced(unit: SReLU, activation: str) -> None:
-    """Stores the name of the activation that a unit replaced."""
-    vars(unit)[_REPLACED] = activation
 
 
 def note_left(model: nn.Module, left: dict[tuple[nn.Module, str], str]) -> None:
@@ -133,15 +125,14 @@ def note_left(model: nn.Module, left: dict[tuple[nn.Module, str], str]) -> None:
 
 def _unit(where: str, unit: SReLU) -> UnitSummary:
     dim = None if unit.num_channels == 1 else unit.dim
-    replaced = vars(unit).get(_REPLACED, "")
-    if is_lazy(unit.t_r) or unit.t_r.is_meta:
-        return UnitSummary(where, unit.num_channels, dim, replaced, {}, 0)
-    values = {name: full_tensor(getattr(unit, name)).to("cpu", torch.float64) for name in NAMES}
+    replaced = vars(unit).get("replaced", "")
+    names = () if is_lazy(unit.t_r) or unit.t_r.is_meta else NAMES
+    values = {name: full_tensor(getattr(unit, name)).to("cpu", torch.float64) for name in names}
     spreads = {
         name: MeanAndStd(value.mean().item(), value.std(correction=0).item())
         for name, value in values.items()
     }
-    crossed = int((values["t_l"] > values["t_r"]).sum())
+    crossed = int((values["t_l"] > values["t_r"]).sum()) if values else 0
     return UnitSummary(where, unit.num_channels, dim, replaced, spreads, crossed)
 
 
@@ -150,18 +141,3 @@ def _row(unit: UnitSummary) -> tuple[str, ...]:
     crossed = str(unit.crossed) if unit.parameters else "?"
     parameters = (str(unit.parameters.get(name, "?")) for name in NAMES)
     return (unit.where, str(unit.channels or "?"), dim, unit.replaced, *parameters, crossed)
-
-
-def _table(
-    head: tuple[str, ...], rows: Iterable[tuple[str, ...]], numbers: Container[int] = ()
-) -> str:
-    """Columns as wide as their longest cell; those in ``numbers`` are aligned to the right."""
-    lines = [head, *rows]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if i in numbers else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from ..module import NAMES
 
 # The modules, and the names of the functions that do the same.
 MODULES: dict[type, str] = {
@@ -22,8 +23,7 @@ MODULES: dict[type, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Rectifier:
+class Rectifier(NamedTuple):
     """The activation that one call computes, as parameters of SReLU.
 
     Where ``a_r`` is 1 the right threshold has no effect: it gets the paper's "any positive number".
@@ -48,25 +48,26 @@ class Rectifier:
         """The name of the function."""
         return MODULES[self.kind]
 
+    @property
+    def initial(self) -> dict[str, float]:
+        """The initial values of the parameters of SReLU."""
+        return {name: getattr(self, name) for name in NAMES}
+
     def same(self, other: Rectifier) -> bool:
         """Whether one SReLU can replace both."""
-        numbers = (self.t_r, self.a_r, self.t_l, self.a_l)
-        return numbers == (other.t_r, other.a_r, other.t_l, other.a_l) and self.slope is other.slope
+        return self.initial == other.initial and self.slope is other.slope
 
 
-def recognize(func: Callable, args: tuple, kwargs: dict[str, Any]) -> Rectifier | None:
-    """The activation that ``func(*args, **kwargs)`` computes; None if SReLU cannot replace it."""
-    read = FUNCTIONS.get(func)
-    return None if read is None else read(*args, **kwargs)
-
-
-def is_activation(callee: object) -> bool:
-    """Whether this object is one of these modules, or a function that computes the same."""
+def activation_name(callee: object) -> str | None:
+    """The name of the module that computes the same as this one or this function, if any does."""
     while isinstance(callee, functools.partial):
         callee = callee.func
     if isinstance(callee, nn.Module):
-        return type(callee) in MODULES
-    return callable(callee) and isinstance(callee, Hashable) and callee in FUNCTIONS
+        return type(callee).__name__ if type(callee) in MODULES else None
+    if not isinstance(callee, Hashable) or callee not in FUNCTIONS:
+        return None
+    name = callee.__name__.rstrip("_")  # type: ignore[attr-defined]
+    return next(kind.__name__ for kind, function in MODULES.items() if function == name)
 
 
 # These have the signatures of torch's functions and return what those would compute.
@@ -97,6 +98,7 @@ def _hardtanh(
     return Rectifier(nn.Hardtanh, *right, *left, inplace=inplace)
 
 
+# What each function computes, from its arguments.
 FUNCTIONS: dict[Callable, Callable[..., Rectifier]] = {
     F.relu: _relu,
     torch.relu: _relu,

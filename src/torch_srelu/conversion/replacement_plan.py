@@ -32,8 +32,21 @@ class Replacement:
 
     @functools.cached_property
     def groups(self) -> list[list[ActivationCall]]:
-        """The calls that share a unit, by unit."""
-        return _groups(self.calls)
+        """The calls that share a unit, by the iterations of a loop if each has its own layer.
+
+        A recurrent loop runs the same layer every time, so it shares the unit as it shares the
+        weights. A loop that skips layers, at random or in evaluation, shares it too: the number of
+        an iteration does not determine which layer it runs.
+        """
+        iterations: dict[int, list[ActivationCall]] = defaultdict(list)
+        for call in self.calls:
+            iterations[call.iteration].append(call)
+        pairs = {(call.iteration, call.layers) for call in self.calls}
+        one_to_one = len(pairs) == len(iterations) == len({layers for _, layers in pairs})
+        equally_often = len({len(group) for group in iterations.values()}) == 1
+        if one_to_one and equally_often:
+            return [iterations[i] for i in sorted(iterations)]
+        return [self.calls]
 
     @property
     def loop(self) -> bool:
@@ -47,65 +60,29 @@ class Replacement:
         return self.slot is None or self.loop or not self.first or keyword
 
     @property
-    def reporter(self) -> nn.Module | None:
-        """The module that the summary lists it under: itself, or the one whose method calls it."""
-        if self.slot is not None:
-            return self.slot.module
-        return self.site and self.site.owner
-
-    @property
-    def caller(self) -> nn.Module | None:
-        """The module that calls it, as far as that is known."""
-        if self.site is not None:
-            return self.site.owner
-        return self.slot and self.slot.parent
-
-    @property
     def label(self) -> str:
         """What is called, and where, in words."""
         return f"{self.calls[0].activation.name} in {self.calls[0].where}"
 
 
-def _groups(calls: list[ActivationCall]) -> list[list[ActivationCall]]:
-    """The calls at one site, by the iterations of a loop if each iteration has its own layer.
-
-    A recurrent loop runs the same layer every time, so it shares the unit as it shares the weights.
-    A loop that skips layers, at random or in evaluation, shares it too: the number of an iteration
-    does not determine which layer it runs.
-    """
-    iterations: dict[int, list[ActivationCall]] = defaultdict(list)
-    for call in calls:
-        iterations[call.iteration].append(call)
-    pairs = {(call.iteration, call.layers) for call in calls}
-    one_to_one = len(pairs) == len(iterations) == len({layers for _, layers in pairs})
-    equally_often = len({len(group) for group in iterations.values()}) == 1
-    if len(iterations) > 1 and one_to_one and equally_often:
-        return [iterations[i] for i in sorted(iterations)]
-    return [calls]
-
-
 def plan_replacements(model: nn.Module, calls: list[ActivationCall]) -> list[Replacement]:
     """The calls of the trial runs by slot and site, in the order of the source."""
-    paths = {module: name for name, module in reversed(list(model.named_modules()))}
+    paths = {module: name for name, module in model.named_modules()}
     gathered: dict[tuple, list[ActivationCall]] = defaultdict(list)
     for call in calls:
         gathered[call.slot, call.site or call.where].append(call)
     plan = []
     for (slot, _), group in gathered.items():
         site = group[0].site
-        if slot is not None:
-            path = ".".join(name for name in (paths[slot.parent], slot.name) if name)
-        else:
-            path = paths[site.owner] if site else ""
-        plan.append(Replacement(slot, site, group, path))
+        names = (paths[slot.parent], slot.name) if slot else (site and paths[site.owner],)
+        plan.append(Replacement(slot, site, group, path=".".join(filter(None, names))))
     plan.sort(key=lambda r: (r.site.method, r.site.end) if r.site else ("", (0, 0)))
-    seen = set()
+    seen, bypassed = set(), bypassed_modules(model)
     for replacement in plan:
-        replacement.first = replacement.slot not in seen
-        seen.add(replacement.slot)
-    bypassed = bypassed_modules(model)
-    for replacement in plan:
-        caller = replacement.caller
+        slot, site = replacement.slot, replacement.site
+        replacement.first = slot not in seen
+        seen.add(slot)
+        caller = site.owner if site else slot and slot.parent
         replacement.problem = (caller and bypassed.get(caller)) or _problem(replacement)
         if any(call.on_weights for call in replacement.calls):
             replacement.problem = (
@@ -118,8 +95,8 @@ def plan_replacements(model: nn.Module, calls: list[ActivationCall]) -> list[Rep
 def _problem(replacement: Replacement) -> str | None:
     """Why it cannot be converted, or None."""
     slot, site, calls = replacement.slot, replacement.site, replacement.calls
-    if any(call.computed for call in calls):
-        return "its slopes are computed in the forward pass"
+    if unsupported := [call.unsupported for call in calls if call.unsupported]:
+        return unsupported[0]
     for group in replacement.groups:
         activation = group[0].activation
         channels = sorted({c.layout.channels for c in group})
@@ -132,9 +109,6 @@ def _problem(replacement: Replacement) -> str | None:
             return f"called with its channels in dimensions {places}, and one unit has one"
         if not all(c.activation.same(activation) for c in group):
             return "called with different parameters"
-        unsupported = next((c.unsupported for c in group if c.unsupported), None)
-        if unsupported:
-            return f"its input is {unsupported}"
     if slot is not None and not (
         site is not None and slot.parent is site.owner and slot.name.isidentifier()
     ):
@@ -185,10 +159,8 @@ def keep_modules_whole(plan: list[Replacement]) -> None:
     while changed:
         changed = False
         for replacement in plan:
-            if replacement.problem:
-                continue
             others = [o for o in plan if o.problem and _belong_together(replacement, o)]
-            if others:
+            if others and not replacement.problem:
                 # On one line both have the same label, for which the summary has one reason.
                 reasons = [o.problem for o in others if o.label == replacement.label]
                 replacement.problem = next(iter(reasons), f"{others[0].label} cannot be replaced")
@@ -198,6 +170,5 @@ def keep_modules_whole(plan: list[Replacement]) -> None:
 def _belong_together(one: Replacement, other: Replacement) -> bool:
     if one.slot is not None and one.slot == other.slot:
         return True
-    if one.site is None or other.site is None or one.site.owner is not other.site.owner:
-        return False
-    return one.rewritten and other.rewritten
+    owners = [r.site.owner for r in (one, other) if r.site and r.rewritten]
+    return len(owners) == 2 and owners[0] is owners[1]

@@ -16,20 +16,19 @@ import linecache
 from abc import ABCMeta
 from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType, MethodType
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
 Position = tuple[int, int]  # line and column (in bytes) at which a call expression ends: unique
-CallForm = Literal["module", "function", "method"]  # self.relu(x), F.relu(x), x.relu()
 
 
 class CallEdit(NamedTuple):
     """Makes one call expression call ``self.<unit>`` instead."""
 
     unit: str
-    form: CallForm  # of the call now
+    is_method: bool  # x.relu() now, not self.relu(x) or F.relu(x)
     loop: bool  # the unit is a list with one entry for each iteration of a loop
 
 
@@ -67,9 +66,9 @@ def call_at(function: FunctionType, end: Position) -> ast.Call | None:
     return next((c for c in calls if (c.end_lineno, c.end_col_offset) == end), None)
 
 
-def input_of(call: ast.Call, form: CallForm) -> ast.expr | None:
+def input_of(call: ast.Call, is_method: bool) -> ast.expr | None:
     """The input of the activation that is called; None if the expression does not show it."""
-    if form == "method":
+    if is_method:
         return call.func.value if isinstance(call.func, ast.Attribute) else None
     if call.args:
         return None if isinstance(call.args[0], ast.Starred) else call.args[0]
@@ -95,34 +94,6 @@ def _parse(function: FunctionType) -> ast.FunctionDef | None:
 # ---- new source ----
 
 
-class _CallReplacer(ast.NodeTransformer):
-    def __init__(self, receiver: str, edits: dict[Position, CallEdit]) -> None:
-        self.receiver, self.edits = receiver, edits
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        end = node.end_lineno, node.end_col_offset
-        self.generic_visit(node)
-        edit = self.edits.get(end)  # type: ignore[arg-type]
-        if edit is None:
-            return node
-        unit: ast.expr = _attribute(self.receiver, edit.unit)
-        if edit.loop:
-            # After the last iteration the list itself, whose forward raises an error; next()
-            # without a default would end a loop of the caller silently.
-            unit = ast.Call(ast.Name("next"), [ast.Name(_iterator(edit.unit)), unit], [])
-        x = input_of(node, edit.form)
-        assert x is not None, "the observer has checked it"
-        return ast.Call(unit, [x], [])
-
-
-def _attribute(receiver: str, name: str) -> ast.Attribute:
-    return ast.Attribute(ast.Name(receiver), name)
-
-
-def _iterator(unit: str) -> str:
-    return f"{unit}_iterator"
-
-
 def _new_source(function: FunctionType, edits: dict[Position, CallEdit]) -> str:
     """The text of ``function`` with the calls replaced, in a function and a class around it.
 
@@ -133,30 +104,35 @@ def _new_source(function: FunctionType, edits: dict[Position, CallEdit]) -> str:
     definition = copy.deepcopy(_parse(function))
     assert definition is not None, "call_at has read it before"
     receiver = function.__code__.co_varnames[0]
-    definition = _CallReplacer(receiver, edits).visit(definition)
+    iterators = []
+    calls: list[Any] = [node for node in ast.walk(definition) if isinstance(node, ast.Call)]
+    for call in calls:
+        edit = edits.get((call.end_lineno, call.end_col_offset))
+        if edit is None:
+            continue
+        unit = f"{receiver}.{edit.unit}"
+        if edit.loop:
+            iterator = f"{edit.unit}_iterator"
+            iterators += ast.parse(f"{iterator} = iter({unit})").body
+            # After the last iteration the list itself, whose forward raises an error; next()
+            # without a default would end a loop of the caller silently.
+            unit = f"next({iterator}, {unit})"
+        x = input_of(call, edit.is_method)
+        assert x is not None, "the observer has checked it"
+        call.func, call.args, call.keywords = ast.parse(unit, mode="eval").body, [x], []
     definition.decorator_list = []  # what they did to the function is copied from it
-    iterators = [
-        ast.Assign(
-            [ast.Name(_iterator(edit.unit))],
-            ast.Call(ast.Name("iter"), [_attribute(receiver, edit.unit)], []),
-        )
-        for edit in edits.values()
-        if edit.loop
-    ]
     after_docstring = 1 if ast.get_docstring(definition) is not None else 0
     definition.body[after_docstring:after_docstring] = iterators
-    around = ast.parse(f"def enclosing():\n    class __{_class_name(function)}: pass")
+    # The name of the class around the function; without one, a name that makes none private.
+    outer = ["_", *function.__qualname__.split(".")[:-1]][-1]
+    around = ast.parse(
+        f"def enclosing():\n    class __{outer if outer.isidentifier() else '_'}: pass"
+    )
     enclosing: Any = around.body[0]
     free = [name for name in function.__code__.co_freevars if name != "__class__"]
     enclosing.args.args = [ast.arg(name) for name in free]
     enclosing.body[0].body = [definition]
     return ast.unparse(ast.fix_missing_locations(around))
-
-
-def _class_name(function: FunctionType) -> str:
-    """The name of the class around ``function``; without one, a name that makes none private."""
-    around = function.__qualname__.split(".")[:-1]
-    return around[-1] if around and around[-1].isidentifier() else "_"
 
 
 def _compile(function: FunctionType, source: str) -> FunctionType:
@@ -232,9 +208,7 @@ def _subclass(cls: type, sources: Sources) -> type:
         **methods,
         "__init__": __init__,
         "__reduce_ex__": __reduce_ex__,
-        "__module__": cls.__module__,
-        "__qualname__": cls.__qualname__,
-        "__doc__": cls.__doc__,
+        **{name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")},
         REWRITTEN: (cls, sources),
     }
     rewritten = _derive(cls, namespace, cls.__name__)

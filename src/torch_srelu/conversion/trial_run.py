@@ -13,7 +13,6 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,7 +21,7 @@ from torch.nn.parameter import is_lazy
 
 from .._torch_compat import (
     FakeTensorMode,
-    compiler_loaded,
+    force_eager,
     has_forward_hooks,
     tree_leaves,
     tree_map_only,
@@ -40,12 +39,8 @@ HOOKS = tuple(name for name in vars(nn.Module()) if "hook" in name)
 LOOP_RUNS = 8
 
 
-@dataclass
-class TrialResult:
-    """What the runs in evaluation and in training mode showed."""
-
-    calls: list[ActivationCall]
-    failure: str | None  # why the network could not be run in training mode
+# The calls in evaluation and in training mode; why the network could not be run in the latter.
+TrialResult = tuple[list[ActivationCall], str | None]
 
 
 def run_on_trial(model: nn.Module, example: object) -> TrialResult:
@@ -75,7 +70,7 @@ def _first_success(model: nn.Module, example: object, mode: TrackedFakeMode | No
         except Exception as failure:
             error = failure
             continue
-        if not result.failure:
+        if not result[1]:
             return result
         best = best or (candidate, result)
     if example is not None:
@@ -100,8 +95,8 @@ def _runs(model: nn.Module, example: object, mode: TrackedFakeMode | None) -> Tr
             for seed in range(1, LOOP_RUNS):
                 calls += _run(model, example, mode, training=True, seed=seed)
     except Exception as error:
-        return TrialResult(calls, _describe(error))
-    return TrialResult(calls, None)
+        return calls, _describe(error)
+    return calls, None
 
 
 def _describe(error: Exception) -> str:
@@ -110,32 +105,23 @@ def _describe(error: Exception) -> str:
 
 
 def _run(
-    model: nn.Module,
-    example: object,
-    mode: TrackedFakeMode | None,
-    training: bool,
-    seed: int = 0,
+    model: nn.Module, example: object, mode: TrackedFakeMode | None, training: bool, seed: int = 0
 ) -> list[ActivationCall]:
-    try:
-        with trial_conditions(model, training, mode):
-            _seed(seed)
-            return _observe(model, example, mode)
-    except Exception as error:
-        if mode is not None:
-            traceback.clear_frames(error.__traceback__)  # their variables are fake tensors
-        raise
+    with trial_conditions(model, training, mode):
+        _seed(seed)
+        return _observe(model, example, mode)
 
 
-def _observe(
-    model: nn.Module, example: object, mode: TrackedFakeMode | None
-) -> list[ActivationCall]:
+def _observe(model: nn.Module, example: Any, mode: TrackedFakeMode | None) -> list[ActivationCall]:
     slots = {}
     for slot in slots_of(model):
         # A copy for each slot: one module may be in several, or be called in another way.
         slot.parent._modules[slot.name] = replacement = copy.copy(slot.module)
         slots[id(replacement)] = slot
     example = mode.fake(example) if mode else example
-    args, kwargs = _arguments(tree_map_only(Tensor, torch.clone, example))  # it may be overwritten
+    example = tree_map_only(Tensor, torch.clone, example)  # it may be overwritten
+    args, kwargs = ((), dict(example)) if isinstance(example, Mapping) else (example, {})
+    args = args if isinstance(args, tuple) else (args,)
     given = tree_leaves((args, kwargs))  # now: the network may take tensors out of a list
     with CallObserver(model, (args, kwargs), slots) as observer:
         out = model(*args, **kwargs)
@@ -162,12 +148,6 @@ def _seed(seed: int) -> None:
         sys.modules["numpy"].random.seed(seed)
 
 
-def _arguments(example: Any) -> tuple[tuple, dict[str, Any]]:
-    if isinstance(example, Mapping):
-        return (), dict(example)
-    return (example if isinstance(example, tuple) else (example,)), {}
-
-
 @contextmanager
 def trial_conditions(
     model: nn.Module, training: bool, mode: TrackedFakeMode | None
@@ -186,8 +166,7 @@ def trial_conditions(
         stack.callback(RandomState().restore)
         stack.callback(torch.clear_autocast_cache)  # fake copies of weights, among others
         stack.enter_context(torch.no_grad())
-        if compiler_loaded():  # else nothing is compiled, and importing it takes long
-            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(force_eager())
         for module in modules:
             for name in HOOKS:
                 object.__setattr__(module, name, type(vars(module)[name])())
@@ -200,6 +179,8 @@ def trial_conditions(
         try:
             yield
         except Exception as error:
+            if mode is not None:
+                traceback.clear_frames(error.__traceback__)  # their variables are fake tensors
             if hooked:
                 error.add_note(
                     "convert runs the network without its hooks: what they store or change is "

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from ..module import SReLU
 from .call_observer import ActivationCall
-from .network_summary import note_replaced
 from .trial_run import HOOKS
 
 
@@ -63,23 +62,16 @@ def build_unit(calls: list[ActivationCall]) -> SReLU:
         channels, dim = slope.numel(), 1  # as PReLU has it
     read_by_network = any(c.read_again for c in calls)
     in_place = read_by_network or any(c.seen_outside for c in calls)
+    kind = InPlaceSReLU if in_place else SReLU
+    dtype = torch.float64 if call.dtype == torch.float64 else torch.float32
     with torch.inference_mode(False):
-        unit = (InPlaceSReLU if in_place else SReLU)(
-            channels,
-            dim,
-            t_r=activation.t_r,
-            a_r=activation.a_r,
-            t_l=activation.t_l,
-            a_l=activation.a_l,
-            device=call.device,
-            dtype=torch.float64 if call.dtype == torch.float64 else torch.float32,
-        )
+        unit = kind(channels, dim, **activation.initial, device=call.device, dtype=dtype)
         if slope is not None:
             with torch.no_grad():
                 unit.a_l.copy_(slope)  # one slope for all channels is repeated
     if isinstance(unit, InPlaceSReLU):
         unit.read_by_network = read_by_network
-    note_replaced(unit, activation.name)
+    vars(unit)["replaced"] = activation.name  # which `summary` shows
     return unit
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import inspect
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,12 +11,11 @@ from types import FunctionType
 from torch import Tensor, nn
 
 from .call_observer import ActivationCall, evaluate
-from .rectifiers import FUNCTIONS, MODULES, is_activation
+from .rectifiers import FUNCTIONS, activation_name
 from .source_rewriting import calls_in
 
-_NAMES = {function: kind.__name__ for kind, function in MODULES.items()}
 _FUNCTIONS = {f.__name__ for f in FUNCTIONS}
-_METHODS = {f.__name__ for f in FUNCTIONS if getattr(Tensor, f.__name__, None) is f}
+_METHODS = {f.__name__: f for f in FUNCTIONS if getattr(Tensor, f.__name__, None) is f}
 
 
 def unreached_calls(
@@ -69,9 +67,5 @@ def _activation(call: ast.Call, function: FunctionType, module: nn.Module) -> st
             # Nothing else is evaluated: attributes may be properties with side effects.
             callee = evaluate(call.func, function.__globals__, {receiver: module})
             if callee is None and name in _METHODS:
-                return _NAMES[name.rstrip("_")]
-    while isinstance(callee, functools.partial):
-        callee = callee.func
-    if isinstance(callee, nn.Module) or not is_activation(callee):
-        return None
-    return _NAMES[callee.__name__.rstrip("_")]  # type: ignore[union-attr]
+                callee = _METHODS[name]
+    return None if isinstance(callee, nn.Module) else activation_name(callee)

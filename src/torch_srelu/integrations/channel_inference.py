@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+import traceback
 import weakref
 from collections.abc import Iterator
 from types import FrameType
@@ -24,6 +25,7 @@ from torch.utils.hooks import RemovableHandle
 
 from .._torch_compat import CONVOLUTIONS, NORMS, initialize_lazy
 from ..conversion import example_inputs
+from ..conversion.call_observer import receiver
 from ..conversion.channel_tracking import ChannelLayout, ChannelTracker
 from ..conversion.fake_tensors import new_fake_mode
 from ..conversion.trial_run import trial_conditions
@@ -97,15 +99,11 @@ def _units_in(module: nn.Module) -> Iterator[tuple[UnsizedSReLU, nn.Module]]:
                 yield child, parent
 
 
-def _inside_another_init(frame: FrameType | None, module: nn.Module) -> bool:
+def _inside_another_init(frame: FrameType, module: nn.Module) -> bool:
     """Whether ``module`` is built within the ``__init__`` of another module."""
-    while frame is not None:
-        if frame.f_code.co_name == "__init__":
-            builder = frame.f_locals.get(frame.f_code.co_varnames[0])
-            if isinstance(builder, nn.Module) and builder is not module:
-                return True
-        frame = frame.f_back
-    return False
+    outer = (caller for caller, _ in traceback.walk_stack(frame))
+    builders = (receiver(caller) for caller in outer if caller.f_code.co_name == "__init__")
+    return any(isinstance(b, nn.Module) and b is not module for b in builders)
 
 
 def _infer_by_running(module: nn.Module, units: list[UnsizedSReLU]) -> None:

@@ -46,9 +46,8 @@ class AdaptiveInitCallback(AdaptiveInitSchedule, pl.Callback):
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         optimizer = _optimizer(trainer, pl_module)
         schedulers = [config.scheduler for config in trainer.lr_scheduler_configs]
-        add_undecayed_groups(
-            pl_module, optimizer, [s for s in schedulers if s.optimizer is optimizer]
-        )
+        own = [s for s in schedulers if s.optimizer is optimizer]
+        add_undecayed_groups(pl_module, optimizer, own)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         state, self._loaded = self._loaded, None
@@ -58,8 +57,7 @@ class AdaptiveInitCallback(AdaptiveInitSchedule, pl.Callback):
             _check_single_loader(trainer)
         optimizer = _optimizer(trainer, pl_module)
         # With the DDP wrapper, which has the process group and says whether buffers are broadcast.
-        wrapper = trainer.model
-        model = wrapper if isinstance(wrapper, DistributedDataParallel) else pl_module
+        model = trainer.model if isinstance(trainer.model, DistributedDataParallel) else pl_module
         self.init = AdaptiveInit(model, optimizer, self.quantile, self.scope)
         if state:
             self.init.load_state_dict(state)
@@ -67,9 +65,7 @@ class AdaptiveInitCallback(AdaptiveInitSchedule, pl.Callback):
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._adapt_when_due(trainer)
 
-    def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_start(self, trainer: pl.Trainer, *args: Any, **kwargs: Any) -> None:
         # A run that is resumed at the end of an epoch begins the next one without calling the hook.
         self._adapt_when_due(trainer)
 
@@ -102,7 +98,7 @@ def _optimizer(trainer: pl.Trainer, pl_module: pl.LightningModule) -> Optimizer:
     holders = [
         optimizer
         for optimizer in trainer.optimizers
-        if any(p in srelu for group in optimizer.param_groups for p in group["params"])
+        if not srelu.isdisjoint(p for group in optimizer.param_groups for p in group["params"])
     ]
     if len(holders) > 1:
         raise ValueError(f"{len(holders)} optimizers hold SReLU parameters: give them all to one")
@@ -125,10 +121,9 @@ class _TrainingEpoch(CompositeLoader):
 
     def __init__(self, trainer: pl.Trainer) -> None:
         # The public train_dataloader has no mode.
-        loader: Any = _private(trainer.fit_loop, "_combined_loader")
-        self._trainer, self._loader = trainer, loader
+        self._trainer, self._loader = trainer, _private(trainer.fit_loop, "_combined_loader")
         self._modes = {m: m.training for m in trainer.lightning_module.modules()}
-        self.parts = loader.flattened
+        self.parts = self._loader.flattened
 
     def __len__(self) -> int:
         return self._trainer.num_training_batches  # type: ignore[return-value]  # inf: TypeError
@@ -136,27 +131,20 @@ class _TrainingEpoch(CompositeLoader):
     def __iter__(self) -> Iterator[Any]:
         count = self._trainer.num_training_batches
         # A copy, for the loader is its own iterator, and the Trainer is using it.
-        batches = itertools.islice(
-            copy.copy(self._loader), None if math.isinf(count) else int(count)
-        )
-        for batch, _, _ in batches:
-            batch = self._transferred(batch)
+        stop = None if math.isinf(count) else int(count)
+        for batch, _, _ in itertools.islice(copy.copy(self._loader), stop):
+            with training_modes(self._modes):  # moved to the device as the Trainer does
+                batch = self._trainer.precision_plugin.convert_input(batch)
+                # The hook of the module or of the data module.
+                batch = _private(self._trainer.lightning_module, "_on_before_batch_transfer")(batch)
+                batch = self._trainer.strategy.batch_to_device(batch)
             if batch is not None:  # the Trainer skips None
                 yield batch
-
-    def _transferred(self, batch: Any) -> Any:
-        """Moves a batch to the device as the Trainer does, with the modules in training mode."""
-        with training_modes(self._modes):
-            batch = self._trainer.precision_plugin.convert_input(batch)
-            # The hook of the module or of the data module.
-            batch = _private(self._trainer.lightning_module, "_on_before_batch_transfer")(batch)
-            return self._trainer.strategy.batch_to_device(batch)
 
 
 def _private(owner: Any, name: str) -> Any:
     """A private attribute of Lightning that has no public counterpart."""
-    found = getattr(owner, name, None)
-    if found is None:
+    if (found := getattr(owner, name, None)) is None:
         raise RuntimeError(
             f"this version of Lightning has no {type(owner).__name__}.{name}, which adapt needs to "
             "read the batches of training: install a version that torch-srelu supports, or call "

@@ -12,13 +12,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import (
-    PreTrainedModel,
-    TrainerCallback,
-    TrainerControl,
-    TrainerState,
-    TrainingArguments,
-)
+from transformers import PreTrainedModel, TrainerCallback, TrainerState
 from transformers.activations import ACT2CLS, ACT2FN
 
 from .._data_parallel import unwrap
@@ -111,13 +105,12 @@ class AdaptiveInitCallback(AdaptiveInitSchedule, TrainerCallback):
         >>> callback = AdaptiveInitCallback(epoch=5)  # Trainer(..., callbacks=[callback])
     """
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         model: nn.Module = kwargs["model"]
         optimizer = getattr(kwargs["optimizer"], "optimizer", kwargs["optimizer"])  # accelerate's
         move_to_undecayed_group(model, optimizer)
-        if state.global_step == 0 and self._has_adapted(model):
+        adapted = self.init is not None and self.init.adapted and self.init.model
+        if state.global_step == 0 and adapted and unwrap(adapted) is unwrap(model):
             return  # a second training
         if state.epoch is not None and state.epoch > self.epoch:  # a run resumed after adapt
             self.init = None
@@ -127,21 +120,13 @@ class AdaptiveInitCallback(AdaptiveInitSchedule, TrainerCallback):
         else:
             self.init = AdaptiveInit(model, optimizer, self.quantile, self.scope)
 
-    def _has_adapted(self, model: nn.Module) -> bool:
-        init = self.init
-        return init is not None and init.adapted and unwrap(init.model) is unwrap(model)
-
-    def on_epoch_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_epoch_begin(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         # A run resumed within an epoch has a fraction: that epoch is not finished.
         finished = math.floor((state.epoch or 0) + 1e-6)
         if self.init is not None and not self.init.adapted and finished >= self.epoch:
             self.init.adapt(_SameOrder(kwargs["train_dataloader"]), self.forward)
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_end(self, args: Any, state: TrainerState, control: Any, **kwargs: Any) -> None:
         self.warn_if_frozen()
 
 

@@ -73,9 +73,7 @@ def _remove_decayed(model: nn.Module, optimizer: Optimizer) -> list[tuple[dict[s
 
 
 # Lists of torch's schedulers with one entry for each group.
-_PER_GROUP = (
-    "base_lrs", "lr_lambdas", "min_lrs", "max_lrs", "base_momentums", "max_momentums",
-)  # fmt: skip
+_PER_GROUP = ["base_lrs", "lr_lambdas", "min_lrs", "max_lrs", "base_momentums", "max_momentums"]
 
 
 def _extend(scheduler: Any, count: int, source: int) -> None:
