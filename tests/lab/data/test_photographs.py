@@ -13,11 +13,11 @@ from photographs import CLASSES, encoded, write_folders, write_shard, write_shar
 from PIL import Image
 
 from torch_srelu.lab.data.batches import epoch_order
-from torch_srelu.lab.data.data_errors import DataError
+from torch_srelu.lab.data.datasets import DataError
 from torch_srelu.lab.data.photographs import decoding_workers
 from torch_srelu.lab.data.photographs import photograph_batches as batches_module
 from torch_srelu.lab.data.photographs.crops import MEAN, central_crops, random_crops
-from torch_srelu.lab.data.photographs.decoding import decode
+from torch_srelu.lab.data.photographs.decoding_workers import decode
 from torch_srelu.lab.data.photographs.listing import Listing
 from torch_srelu.lab.data.photographs.opening import open_images
 from torch_srelu.lab.data.photographs.photograph_batches import (

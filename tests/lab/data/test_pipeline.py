@@ -9,8 +9,7 @@ from photographs import write_folders
 
 from torch_srelu.lab.config.run import Run
 from torch_srelu.lab.data import pipeline
-from torch_srelu.lab.data.data_errors import DataError
-from torch_srelu.lab.data.datasets import DATASETS
+from torch_srelu.lab.data.datasets import DATASETS, DataError
 from torch_srelu.lab.data.photographs.photograph_batches import ResidentBatches, StreamedBatches
 from torch_srelu.lab.models import network_registry
 from torch_srelu.lab.models.layers import normal

@@ -12,7 +12,7 @@ from killing import RUN as INTERRUPTED
 
 from torch_srelu.lab.config.recipes import recipe
 from torch_srelu.lab.data import pipeline
-from torch_srelu.lab.data.data_errors import DataError
+from torch_srelu.lab.data.datasets import DataError
 from torch_srelu.lab.data.tensors import load
 from torch_srelu.lab.models import network_registry
 from torch_srelu.lab.records import checkpoints, run_record

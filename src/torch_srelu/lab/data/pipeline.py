@@ -13,8 +13,7 @@ from torch import Tensor
 from ..._text import counted
 from ..runtime.distributed import ProcessGroup
 from .batches import TensorBatches, TrainingBatches
-from .data_errors import DataError
-from .datasets import dataset
+from .datasets import DataError, dataset
 from .locations import cache_folder, locate
 from .photographs.crops import STORED_SIZE
 from .photographs.listing import Listing
@@ -55,7 +54,7 @@ class DataConfig(Protocol):
     def seed(self) -> int: ...
 
 
-class DataPipeline:
+class DataPipeline(Protocol):
     """The data of a run, prepared for a network.
 
     Attributes:
@@ -66,19 +65,15 @@ class DataPipeline:
 
     def first(self, count: int) -> Tensor:
         """The first ``count`` training images, without augmentation."""
-        raise NotImplementedError
 
     def local_images(self) -> Iterable[Tensor]:
         """This process's part of all training images, without augmentation; can be read again."""
-        raise NotImplementedError
 
     def validation(self) -> Iterable[LabeledBatch] | None:
         """The images held out from training, if any."""
-        raise NotImplementedError
 
     def test(self) -> Iterable[LabeledBatch]:
         """The test images, opened only now; can be read again."""
-        raise NotImplementedError
 
     def skipped(self) -> int:
         """How many images could not be decoded so far."""
@@ -180,9 +175,8 @@ class PhotographPipeline(DataPipeline):
             )
         used, held_out = _split_training(train.labels, run)
         self.train, self.held_out = train.select(used), train.select(held_out)
-        self.images: Tensor | None = None  # decoded, on the device
+        self.images, self._skipped = None, set[str]()  # images are decoded and on the device
         self._first: Tensor | None = None
-        self._skipped: set[str] = set()
         if len(used) * 3 * STORED_SIZE**2 <= RESIDENT_BYTES:
             self.images, labels, self._skipped = decode_all(self.train, device, self.workers)
             self.batches = ResidentBatches(self.images, labels, run.batch, run.seed, group)
@@ -193,19 +187,18 @@ class PhotographPipeline(DataPipeline):
 
     def first(self, count: int) -> Tensor:
         if self._first is None or len(self._first) < count:
-            self._first = next(self._center_crops(0, count, 1))
+            self._first = next(self._center_crops(slice(count)))
         return self._first[:count]
 
     def local_images(self) -> Iterable[Tensor]:
-        rank, world = self.group.rank, self.group.world
-        return _Reiterable(lambda: self._center_crops(rank, None, world))
+        part = slice(self.group.rank, None, self.group.world)
+        return _Reiterable(lambda: self._center_crops(part))
 
-    def _center_crops(self, start: int, stop: int | None, step: int) -> Iterator[Tensor]:
-        part = slice(start, stop, step)
+    def _center_crops(self, part: slice) -> Iterator[Tensor]:
         if self.images is not None:
             return center_crops(self.images[part])
-        chosen = torch.arange(len(self.train))[part]
-        return (images for images, _ in self._decode(self.train.select(chosen)))
+        chosen = self.train.select(torch.arange(len(self.train))[part])
+        return (images for images, _ in self._decode(chosen))
 
     def _decode(self, listing: Listing) -> Iterator[LabeledBatch]:
         return decode_center_crops(listing, self.device, self.workers, self._skipped)

@@ -172,19 +172,9 @@ class APL(nn.Module):
         return f"{tuple(shape)}, hinges={hinges}"
 
 
-@register("relu")
-def _relu(context: ActivationContext) -> nn.Module:
-    return nn.ReLU()
-
-
-@register("lrelu")
-def _lrelu(context: ActivationContext, slope: float = 0.01) -> nn.Module:
-    return nn.LeakyReLU(slope)
-
-
-@register("prelu")
-def _prelu(context: ActivationContext, slope: float = 0.25) -> nn.Module:
-    return nn.PReLU(context.num_channels, init=slope)
+register("relu")(lambda context: nn.ReLU())
+register("lrelu")(lambda context, slope=0.01: nn.LeakyReLU(slope))
+register("prelu")(lambda context, slope=0.25: nn.PReLU(context.num_channels, init=slope))
 
 
 @register("apl")
@@ -211,19 +201,9 @@ def _srelu_manual(context: ActivationContext, t_r: float = 1.0, a_l: float = 0.2
     return SReLU(context.num_channels, t_r=t_r, a_l=a_l)
 
 
-@register("gelu")
-def _gelu(context: ActivationContext) -> nn.Module:
-    return nn.GELU()
-
-
-@register("silu")
-def _silu(context: ActivationContext) -> nn.Module:
-    return nn.SiLU()
-
-
-@register("maxout", joins=True)
-def _maxout(context: ActivationContext) -> nn.Module:
-    return Maxout(context.pieces)
+register("gelu")(lambda context: nn.GELU())
+register("silu")(lambda context: nn.SiLU())
+register("maxout", joins=True)(lambda context: Maxout(context.pieces))
 
 
 @register("probout", joins=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -51,11 +51,7 @@ class DropoutSpec:
 
 @dataclass(frozen=True)
 class LRNSpec:
-    """Local response normalisation over ``size`` channels."""
-
-    size: int = 5
-    alpha: float = 1e-4
-    beta: float = 0.75
+    """Local response normalisation, with the values of `LRN`."""
 
 
 @dataclass(frozen=True)
@@ -88,25 +84,25 @@ class SequentialSpec(NetworkSpec):
 
     def build_layers(self, builder: LayerBuilder) -> SequentialNetwork:
         """The network of the layers alone, which may be a part of another."""
-        modules: dict[str, nn.Module] = {}
+        network = SequentialNetwork()
         name, channels, size = "input", self.channels, self.size
         for spec in self.layers:
             if isinstance(spec, ConvSpec | DenseSpec):
                 name = spec.name
-                modules[name] = builder.layer(spec, channels, size)
+                network.add_module(name, builder.layer(spec, channels, size))
                 channels, size = spec.channels, spec.output_size(size)
             elif isinstance(spec, PoolSpec):
                 name = spec.name or name
                 pool = spec.pooling(spec.window, spec.stride, builder.dropout)
-                modules[spec.name or f"{name}_pool"] = pool
+                network.add_module(spec.name or f"{name}_pool", pool)
                 size = -(-(size - spec.window) // spec.stride) + 1
             elif isinstance(spec, DropoutSpec):
-                modules[f"{name}_dropout"] = Dropout(spec.p, builder.dropout)
+                network.add_module(f"{name}_dropout", Dropout(spec.p, builder.dropout))
             elif isinstance(spec, LRNSpec):
-                modules[f"{name}_norm"] = LRN(spec.size, spec.alpha, spec.beta)
+                network.add_module(f"{name}_norm", LRN())
             else:
-                modules["mean"] = GlobalAverage()
-        return SequentialNetwork(modules)
+                network.add_module("mean", GlobalAverage())
+        return network
 
 
 class GlobalAverage(nn.Module):
@@ -122,11 +118,6 @@ class SequentialNetwork(LayeredNetwork):
     Shape:
         Input (N, C, H, W) as its description says; output (N, classes).
     """
-
-    def __init__(self, modules: Mapping[str, nn.Module]) -> None:
-        super().__init__()
-        for name, module in modules.items():
-            self.add_module(name, module)
 
     def forward(self, x: Tensor) -> Tensor:
         for module in self.children():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 _NIN = ["conv1", "cccp1", "cccp2", "conv2", "cccp3", "cccp4", "conv3", "cccp5", "cccp6"]
 _BRANCHES = ["one", "three_reduce", "three", "five_reduce", "five", "pool_project"]
 _BLOCKS = ["3a", "3b", "4a", "4b", "4c", "4d", "4e", "5a", "5b"]
@@ -25,9 +23,3 @@ _ORDERS = {
 def default_order(net: str) -> tuple[str, ...]:
     """The layers of a network that existed before records stored their order."""
     return tuple(next((order for start, order in _ORDERS.items() if net.startswith(start)), ()))
-
-
-def sort_layers(names: Iterable[str], order: Sequence[str]) -> list[str]:
-    """Names in this order; those that are not in it last, by name."""
-    places = {name: i for i, name in enumerate(order)}
-    return sorted(names, key=lambda name: (places.get(name, len(places)), name))

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data_errors import DataError
+from ..datasets import DataError
 
 PARTS = ("train", "val")
 SUFFIXES = (".jpeg", ".jpg", ".png", ".webp", ".bmp")
@@ -75,7 +75,7 @@ def from_folders(root: Path, part: str) -> Listing:
     Example:
         >>> from_folders(Path("nowhere"), "train")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        torch_srelu.lab.data.data_errors.DataError: nowhere/train has no class folders: ...
+        torch_srelu.lab.data.datasets.DataError: nowhere/train has no class folders: ...
     """
     folder = root / part
     classes = _classes(folder)

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch_srelu._data_parallel import all_gather_objects
 
 from ...runtime.distributed import ProcessGroup
-from ..data_errors import DataError
+from ..datasets import DataError
 from .listing import PARTS, Listing, check_same_classes, from_folders
 from .shards import find_shards, from_shards
 

@@ -14,24 +14,10 @@ from torch import Tensor
 from ...runtime.distributed import ProcessGroup
 from ..batches import TensorBatches, TrainingBatches, epoch_order, whole_steps
 from .crops import CROP_SIZE, MARGIN, STORED_SIZE, Crops, SubtractMean, central_crops, random_crops
-from .decoding_workers import CropRequest, DecodedBatch, DecodingLoader
+from .decoding_workers import CropRequest, DecodedBatch, decode_batches
 from .listing import Listing
 
 _BATCH = 256  # images at a time, where the size of a batch does not matter
-
-
-class _EpochSampler:
-    """The crops of this process in each step of an epoch, from a step on."""
-
-    def __init__(self, images: int, batch: int, seed: int, share: slice) -> None:
-        self.images, self.batch, self.seed, self.share = images, batch, seed, share
-        self.epoch = self.step = 0
-
-    def __iter__(self) -> Iterator[list[CropRequest]]:
-        order = epoch_order(self.images, self.batch, self.seed, self.epoch)
-        crops = random_crops(self.images, self.seed, self.epoch)
-        for chosen in order[self.step :, self.share]:
-            yield _crop_requests(chosen, crops)
 
 
 def _crop_requests(chosen: Tensor, crops: Crops) -> list[CropRequest]:
@@ -63,15 +49,12 @@ class StreamedBatches(TrainingBatches):
         group: ProcessGroup,
         workers: int,
     ) -> None:
+        self.listing, self.batch, self.seed, self.workers = listing, batch, seed, workers
         self.steps, self.device = whole_steps(len(listing), batch), device
-        share = group.share(batch)
-        self._sampler = _EpochSampler(len(listing), batch, seed, share)
-        pinned = device.type == "cuda"
-        self.loader = DecodingLoader(listing, self._sampler, workers, fill=True, pinned=pinned)
-        self.skipped = self.loader.unreadable
+        self.share, self.skipped = group.share(batch), set[str]()
         self._batches: Generator[DecodedBatch] | None = None
         self._left = 0  # batches of the epoch that were not taken yet
-        local = share.stop - share.start
+        local = self.share.stop - self.share.start
         shape = (local, 3, CROP_SIZE, CROP_SIZE)
         self.pixels = torch.zeros(shape, dtype=torch.uint8, device=device)
         self.labels = torch.zeros(local, dtype=torch.int64, device=device)
@@ -79,8 +62,14 @@ class StreamedBatches(TrainingBatches):
 
     def begin(self, epoch: int, step: int = 0) -> None:
         self.close()
-        self._sampler.epoch, self._sampler.step = epoch, step
-        self._batches, self._left = iter(self.loader), self.steps - step
+        order = epoch_order(len(self.listing), self.batch, self.seed, epoch)
+        crops = random_crops(len(self.listing), self.seed, epoch)
+        requests = (_crop_requests(chosen, crops) for chosen in order[step:, self.share])
+        pinned = self.device.type == "cuda"
+        self._batches = decode_batches(
+            self.listing, requests, self.workers, self.skipped, fill=True, pinned=pinned
+        )
+        self._left = self.steps - step
 
     def close(self) -> None:
         """Ends the workers of this epoch.
@@ -154,16 +143,15 @@ def decode_all(
         [CropRequest(i, size=STORED_SIZE) for i in chosen.tolist()]
         for chosen in torch.arange(len(listing)).split(_BATCH)
     ]
-    loader = DecodingLoader(listing, batches, workers, fill=False, pinned=False)
     shape = (len(listing), 3, STORED_SIZE, STORED_SIZE)
     layout = torch.channels_last
     images = torch.empty(shape, dtype=torch.uint8, device=device, memory_format=layout)
-    labels, done = [listing.labels[:0]], 0
-    for pixels, numbers, _ in loader:
+    labels, done, skipped = [listing.labels[:0]], 0, set[str]()
+    for pixels, numbers, _ in decode_batches(listing, batches, workers, skipped):
         images[done : done + len(pixels)].copy_(pixels)
         labels.append(numbers)
         done += len(pixels)
-    return images[:done], torch.cat(labels).to(device), loader.unreadable
+    return images[:done], torch.cat(labels).to(device), skipped
 
 
 def center_crops(images: Tensor) -> Iterator[Tensor]:
@@ -183,9 +171,7 @@ def decode_center_crops(
     middle = central_crops(len(listing))
     indices = torch.arange(len(listing)).split(_BATCH)
     batches = [_crop_requests(chosen, middle) for chosen in indices]
-    pinned = device.type == "cuda"
-    loader = DecodingLoader(listing, batches, workers, fill=False, pinned=pinned)
-    subtract_mean = SubtractMean(device)
-    for images, labels, _ in loader:
+    subtract_mean, unreadable, pinned = SubtractMean(device), set[str](), device.type == "cuda"
+    for images, labels, _ in decode_batches(listing, batches, workers, unreadable, pinned=pinned):
         yield subtract_mean(images.to(device)), labels.to(device)
-    skipped |= loader.unreadable
+    skipped |= unreadable

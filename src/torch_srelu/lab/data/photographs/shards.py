@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import torch
 
-from ..data_errors import DataError
+from ..datasets import DataError
 from .listing import PARTS, SUFFIXES, Listing
 
 _NUMBERED = re.compile(r"(.*?)(\d+)\.tar")

@@ -48,7 +48,12 @@ class StochasticPool2d(StochasticModule):
         self.window, self.stride = window, stride
 
     def forward(self, x: Tensor) -> Tensor:
-        _refuse_negative(x)
+        capturing = x.is_cuda and torch.cuda.is_current_stream_capturing()
+        if not capturing and bool((x < 0).any()):
+            raise ValueError(
+                "stochastic pooling draws each value with a probability proportional to it, and "
+                f"got negative ones (down to {x.min().item():g}): let ReLU come before it"
+            )
         return self._draw(x) if self.training else self._expect(x)
 
     def _draw(self, x: Tensor) -> Tensor:
@@ -74,29 +79,16 @@ class StochasticPool2d(StochasticModule):
         return f"{self.window}, stride={self.stride}"
 
 
-def _refuse_negative(x: Tensor) -> None:
-    if x.is_cuda and torch.cuda.is_current_stream_capturing():
-        return
-    if bool((x < 0).any()):
-        raise ValueError(
-            "stochastic pooling draws each value with a probability proportional to it, and got "
-            f"negative ones (down to {x.min().item():g}): let ReLU come before it"
-        )
-
-
-NON_NEGATIVE = ("relu",)  # activations that stochastic pooling may follow
-
-
 @dataclass(frozen=True)
 class StochasticPoolingSpec(SequentialSpec):
     """A network with stochastic pooling after its activations."""
 
     def incompatibility(self, act: ActivationSpec) -> str | None:
-        if act.name in NON_NEGATIVE:
+        if act.name == "relu":
             return None
         return (
             "stochastic pooling draws each value with a probability proportional to it, and "
-            f"{act.name} can give negative values; choose {' or '.join(NON_NEGATIVE)}"
+            f"{act.name} can give negative values; choose relu"
         )
 
 
