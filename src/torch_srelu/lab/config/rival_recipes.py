@@ -23,7 +23,6 @@ _MAXOUT_MNIST = _MAXOUT | {"lr": 0.05, "momentum": 0.5, "epochs": 100}
 _CNN: dict[str, Any] = {
     "batch": 100,
     "lr": 0.01,
-    "momentum": 0.9,
     "weight_decay": 1e-3,
     "schedule": "multistep",
     "milestones": (60 / 90, 80 / 90, 85 / 90),  # of 90,000 iterations
@@ -33,7 +32,6 @@ _DSN: dict[str, Any] = {
     "activation": "relu",
     "batch": 100,
     "lr": 0.025,
-    "momentum": 0.9,
     "weight_decay": 5e-4,
     "schedule": "multistep",
     "milestones": (150 / 200, 170 / 200),  # of 200,000 iterations; companions rest from 50,000 on
@@ -43,10 +41,8 @@ _DSN: dict[str, Any] = {
 _GOOGLENET: dict[str, Any] = {
     "batch": 32,
     "lr": 0.01,
-    "momentum": 0.9,
     "weight_decay": 2e-4,
     "schedule": "poly",
-    "power": 0.5,
     "preprocessing": "mean",
     "augmentation": "crops+flips",
 }

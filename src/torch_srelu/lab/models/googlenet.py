@@ -36,11 +36,6 @@ class InceptionWidths(NamedTuple):
     five: int
     pool: int
 
-    @property
-    def outputs(self) -> int:
-        """Channels that come out of the block."""
-        return self.one + self.three + self.five + self.pool
-
 
 INCEPTIONS: dict[str, InceptionWidths] = {
     "3a": InceptionWidths(64, 96, 128, 16, 32, 32),
@@ -79,7 +74,7 @@ class Inception(nn.Module):
     """Four branches side by side: 1 x 1, 3 x 3, 5 x 5 and a pooled one.
 
     Shape:
-        Input (N, inputs, H, W); output (N, widths.outputs, H, W).
+        Input (N, inputs, H, W); output (N, one + three + five + pool, H, W).
     """
 
     def __init__(
@@ -148,7 +143,7 @@ class GoogLeNet(LayeredNetwork):
         channels, size = 192, 28
         for name, widths in INCEPTIONS.items():
             self.inceptions[name] = Inception(channels, widths, size, builder)
-            channels = widths.outputs
+            channels = widths.one + widths.three + widths.five + widths.pool
             if heads and name in HEADS_AFTER:
                 self.heads[name] = _head(channels, classes, builder)
             if name in POOLED_AFTER:

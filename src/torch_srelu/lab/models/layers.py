@@ -197,7 +197,8 @@ class LayerBuilder:
         weights = spec.build(channels, size, self.weights)
         if not spec.acts:
             return ActivatedLayer(spec, weights, nn.Identity())
-        shape = (spec.channels, *[spec.output_size(size)] * 2)
+        side = spec.output_size(size)
+        shape = (spec.channels, side, side)
         context = ActivationContext(*shape, self.draws, spec.pieces, self.depth, self.dropout)
         self.depth += 1
         return ActivatedLayer(spec, weights, self.activation.build(context, **self.options))

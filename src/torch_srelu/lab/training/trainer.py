@@ -11,10 +11,8 @@ from torch import Tensor
 
 from torch_srelu import AdaptiveInit
 
-from ..config.run import Run
-from ..config.schedules import learning_rate
+from ..config.run import Run, learning_rate
 from ..data.datasets import dataset
-from ..data.pipeline import open_data_pipeline
 from ..models import network_registry
 from ..models.activation_registry import activation
 from ..models.network import Network
@@ -24,6 +22,7 @@ from ..runtime.distributed import ProcessGroup
 from ..runtime.seeds import DropoutStream
 from . import inspection
 from .evaluation import Evaluation, evaluate, top_errors
+from .pipeline import open_data_pipeline
 from .step import TrainingStep, forward_all, make_optimizer
 
 

@@ -14,9 +14,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from ..datasets import DataError
-from .crops import CROP_SIZE, STORED_SIZE
 from .listing import Listing
 
+STORED_SIZE = 256  # height and width to which all images are resized first
+CROP_SIZE = 224  # height and width of a crop
 MAX_UNREADABLE_SHARE = 0.001  # of all images; more than that is no accident
 _PREFETCHED = 4  # batches that each worker decodes in advance
 # What Pillow raises for files that are damaged, cut short, absurdly large or no images at all.

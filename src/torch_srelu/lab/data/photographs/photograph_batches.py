@@ -7,22 +7,66 @@ any step of any epoch.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ...runtime.distributed import ProcessGroup
+from ...runtime.seeds import generator
 from ..batches import TensorBatches, TrainingBatches, epoch_order, whole_steps
-from .crops import CROP_SIZE, MARGIN, STORED_SIZE, Crops, SubtractMean, central_crops, random_crops
-from .decoding_workers import CropRequest, DecodedBatch, decode_batches
+from .decoding_workers import (
+    CROP_SIZE,
+    STORED_SIZE,
+    CropRequest,
+    DecodedBatch,
+    decode_batches,
+)
 from .listing import Listing
 
+MARGIN = STORED_SIZE - CROP_SIZE
 _BATCH = 256  # images at a time, where the size of a batch does not matter
+# Red, green and blue of an average ImageNet image, subtracted; nothing else is done to pixels.
+MEAN = (123.0, 117.0, 104.0)
 
 
-def _crop_requests(chosen: Tensor, crops: Crops) -> list[CropRequest]:
-    columns = (chosen, *crops.at(chosen))
-    return [CropRequest(*values) for values in zip(*(c.tolist() for c in columns), strict=True)]
+class Crops(NamedTuple):
+    """Where each image is cut, and whether it is mirrored; all (N,)."""
+
+    top: Tensor
+    left: Tensor
+    mirrored: Tensor
+
+    def at(self, chosen: Tensor) -> Crops:
+        """The crops of the ``chosen`` images."""
+        return Crops(*(values[chosen] for values in self))
+
+
+def random_crops(images: int, seed: int, epoch: int) -> Crops:
+    """The crop of each of ``images`` images in ``epoch``: depends on the seed and the epoch alone.
+
+    Example:
+        >>> crops = random_crops(1000, seed=1, epoch=0)
+        >>> int(crops.top.min()), int(crops.top.max())
+        (0, 32)
+    """
+    draws = generator(seed, "augmentation", epoch)
+    top, left = torch.randint(MARGIN + 1, (2, images), generator=draws)
+    return Crops(top, left, torch.rand(images, generator=draws) < 0.5)
+
+
+class SubtractMean:
+    """Subtracts the mean color: images (N, 3, H, W) in float32.
+
+    Always in channels_last, so that a network rounds alike wherever the images come from. The mean
+    is copied to the device once: a captured step could not do so.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.mean = torch.tensor(MEAN, device=device)[:, None, None]
+
+    def __call__(self, images: Tensor) -> Tensor:
+        return images.to(torch.float32, memory_format=torch.channels_last) - self.mean
 
 
 class StreamedBatches(TrainingBatches):
@@ -64,7 +108,8 @@ class StreamedBatches(TrainingBatches):
         self.close()
         order = epoch_order(len(self.listing), self.batch, self.seed, epoch)
         crops = random_crops(len(self.listing), self.seed, epoch)
-        requests = (_crop_requests(chosen, crops) for chosen in order[step:, self.share])
+        steps = (torch.stack((i, *crops.at(i)), 1).tolist() for i in order[step:, self.share])
+        requests = ([CropRequest(*row) for row in rows] for rows in steps)
         pinned = self.device.type == "cuda"
         self._batches = decode_batches(
             self.listing, requests, self.workers, self.skipped, fill=True, pinned=pinned
@@ -135,14 +180,17 @@ def _cropped(images: Tensor, chosen: Tensor, crops: Crops) -> Tensor:
     return pixels.permute(0, 3, 1, 2)
 
 
+def _all_images(listing: Listing, crop: CropRequest) -> list[list[CropRequest]]:
+    """The same crop of every image."""
+    requests = [crop._replace(image=i) for i in range(len(listing))]
+    return [requests[start : start + _BATCH] for start in range(0, len(requests), _BATCH)]
+
+
 def decode_all(
     listing: Listing, device: torch.device, workers: int
 ) -> tuple[Tensor, Tensor, set[str]]:
     """All images (N, 3, 256, 256), uint8, in channels_last; classes; names that were skipped."""
-    batches = [
-        [CropRequest(i, size=STORED_SIZE) for i in chosen.tolist()]
-        for chosen in torch.arange(len(listing)).split(_BATCH)
-    ]
+    batches = _all_images(listing, CropRequest(0, size=STORED_SIZE))
     shape = (len(listing), 3, STORED_SIZE, STORED_SIZE)
     layout = torch.channels_last
     images = torch.empty(shape, dtype=torch.uint8, device=device, memory_format=layout)
@@ -168,9 +216,7 @@ def decode_center_crops(
 
     The names of the others are added to ``skipped``.
     """
-    middle = central_crops(len(listing))
-    indices = torch.arange(len(listing)).split(_BATCH)
-    batches = [_crop_requests(chosen, middle) for chosen in indices]
+    batches = _all_images(listing, CropRequest(0, MARGIN // 2, MARGIN // 2))
     subtract_mean, unreadable, pinned = SubtractMean(device), set[str](), device.type == "cuda"
     for images, labels, _ in decode_batches(listing, batches, workers, unreadable, pinned=pinned):
         yield subtract_mean(images.to(device)), labels.to(device)

@@ -5,28 +5,29 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from ..._text import counted
-from ..runtime.distributed import ProcessGroup
-from .batches import TensorBatches, TrainingBatches
-from .datasets import DataError, dataset
-from .locations import cache_folder, locate
-from .photographs.crops import STORED_SIZE
-from .photographs.listing import Listing
-from .photographs.opening import open_images
-from .photographs.photograph_batches import (
+from ..config.run import Run
+from ..data.batches import TensorBatches, TrainingBatches
+from ..data.datasets import DataError, dataset
+from ..data.locations import cache_folder, locate
+from ..data.photographs.decoding_workers import STORED_SIZE
+from ..data.photographs.listing import Listing
+from ..data.photographs.opening import open_images
+from ..data.photographs.photograph_batches import (
     ResidentBatches,
     StreamedBatches,
     center_crops,
     decode_all,
     decode_center_crops,
 )
-from .preprocess import fit
-from .tensors import load, split
+from ..data.preprocess import fit
+from ..data.tensors import load, split
+from ..runtime.distributed import ProcessGroup
 
 EVALUATION_BATCH = 500  # images at a time, where no gradients are needed
 # Photographs that take less than this are decoded once and stay on the device.
@@ -37,24 +38,7 @@ T = TypeVar("T")
 LabeledBatch = tuple[Tensor, Tensor]  # images (B, C, H, W) without augmentation, and their classes
 
 
-class DataConfig(Protocol):
-    """The decisions of a run that its data depend on."""
-
-    @property
-    def dataset(self) -> str: ...
-    @property
-    def preprocessing(self) -> str: ...
-    @property
-    def augmentation(self) -> str: ...
-    @property
-    def validation(self) -> float: ...
-    @property
-    def batch(self) -> int: ...
-    @property
-    def seed(self) -> int: ...
-
-
-class DataPipeline(Protocol):
+class DataPipeline:
     """The data of a run, prepared for a network.
 
     Attributes:
@@ -65,15 +49,19 @@ class DataPipeline(Protocol):
 
     def first(self, count: int) -> Tensor:
         """The first ``count`` training images, without augmentation."""
+        raise NotImplementedError
 
     def local_images(self) -> Iterable[Tensor]:
         """This process's part of all training images, without augmentation; can be read again."""
+        raise NotImplementedError
 
     def validation(self) -> Iterable[LabeledBatch] | None:
         """The images held out from training, if any."""
+        raise NotImplementedError
 
     def test(self) -> Iterable[LabeledBatch]:
         """The test images, opened only now; can be read again."""
+        raise NotImplementedError
 
     def skipped(self) -> int:
         """How many images could not be decoded so far."""
@@ -81,14 +69,14 @@ class DataPipeline(Protocol):
 
 
 def open_data_pipeline(
-    run: DataConfig, root: Path | str | None, device: torch.device, group: ProcessGroup
+    run: Run, root: Path | str | None, device: torch.device, group: ProcessGroup
 ) -> DataPipeline:
     """Reads the training part of the run's data set; its test part stays closed."""
     photographs = dataset(run.dataset).kind == "photographs"
     return (PhotographPipeline if photographs else TensorPipeline)(run, root, device, group)
 
 
-def _split_training(labels: Tensor, run: DataConfig) -> tuple[Tensor, Tensor]:
+def _split_training(labels: Tensor, run: Run) -> tuple[Tensor, Tensor]:
     """Indices of the images that are trained on and of those held out for validation."""
     used, held_out = split(labels, run.validation)
     if len(held_out) and len(used) < run.batch:
@@ -103,7 +91,7 @@ class TensorPipeline(DataPipeline):
     """Images that are small enough to be prepared once and kept on the device."""
 
     def __init__(
-        self, run: DataConfig, root: Path | str | None, device: torch.device, group: ProcessGroup
+        self, run: Run, root: Path | str | None, device: torch.device, group: ProcessGroup
     ) -> None:
         self.run, self.root, self.device, self.group = run, root, device, group
         images, labels = load(run.dataset, "train", root)
@@ -162,7 +150,7 @@ class PhotographPipeline(DataPipeline):
     """
 
     def __init__(
-        self, run: DataConfig, root: Path | str | None, device: torch.device, group: ProcessGroup
+        self, run: Run, root: Path | str | None, device: torch.device, group: ProcessGroup
     ) -> None:
         self.run, self.device, self.group = run, device, group
         self.workers = min(_MAX_WORKERS, (os.cpu_count() or 1) // group.world)
