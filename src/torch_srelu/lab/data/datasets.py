@@ -86,6 +86,11 @@ def _cifar(name: str, classes: int, folders: tuple[str, ...], md5: str, **more: 
     return DatasetSpec(name, "cifar", (3, 32, 32), classes, **more)
 
 
+def _photographs(name: str, classes: int, *folders: str) -> DatasetSpec:
+    """Class folders or tar shards, below "train" and "val". A network sees 224 x 224 of them."""
+    return DatasetSpec(name, "photographs", (3, 224, 224), classes, folders=(name, *folders))
+
+
 # The coarse label that the official files give to each fine label.
 # fmt: off
 _CIFAR100_SUPERCLASSES = (
@@ -141,15 +146,10 @@ DATASETS: dict[str, DatasetSpec] = {
         label_bytes=2,
         superclasses=_CIFAR100_SUPERCLASSES,
     ),
-    # Class folders or tar shards, below "train" and "val". A network sees 224 x 224 of them.
-    "imagenette": DatasetSpec(
-        "imagenette",
-        "photographs",
-        (3, 224, 224),
-        10,
-        folders=("imagenette", "imagenette2", "imagenette2-320", "imagenette2-160"),
+    "imagenette": _photographs(
+        "imagenette", 10, "imagenette2", "imagenette2-320", "imagenette2-160"
     ),
-    "imagenet": DatasetSpec("imagenet", "photographs", (3, 224, 224), 1000, folders=("imagenet",)),
+    "imagenet": _photographs("imagenet", 1000),
 }
 
 

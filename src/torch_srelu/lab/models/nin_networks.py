@@ -7,7 +7,7 @@ from typing import Any
 from .layers import ConvSpec, he, normal
 from .sequential import (
     DropoutSpec,
-    GlobalAverageSpec,
+    GlobalAverage,
     NetworkSpec,
     Pooling,
     PoolSpec,
@@ -32,7 +32,7 @@ def _pool(name: str, pooling: Pooling, dropout: float = 0.5) -> Layers:
 
 def _nin(channels: int, size: int, classes: int, layers: Layers, **more: Any) -> SequentialSpec:
     more = {"dead_after": NetworkSpec.dead_after} | more
-    return SequentialSpec(channels, size, classes, (*layers, GlobalAverageSpec()), **more)
+    return SequentialSpec(channels, size, classes, (*layers, GlobalAverage), **more)
 
 
 def _cifar(

@@ -49,14 +49,11 @@ class DropoutSpec:
     p: float
 
 
-@dataclass(frozen=True)
-class LRNSpec:
-    """Local response normalisation, with the values of `LRN`."""
+class GlobalAverage(nn.Module):
+    """The mean over all positions: (N, C, H, W) to (N, C), in float32 or better."""
 
-
-@dataclass(frozen=True)
-class GlobalAverageSpec:
-    """The mean over all positions."""
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean((2, 3), dtype=torch.promote_types(x.dtype, torch.float32))
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,7 @@ class SequentialSpec(NetworkSpec):
         torch.Size([2, 10])
     """
 
-    layers: tuple[ConvSpec | DenseSpec | PoolSpec | DropoutSpec | LRNSpec | GlobalAverageSpec, ...]
+    layers: tuple[ConvSpec | DenseSpec | PoolSpec | DropoutSpec | type[LRN | GlobalAverage], ...]
     dead_after: int = field(default=PATIENCE, kw_only=True)
 
     def incompatibility(self, act: ActivationSpec) -> str | None:
@@ -98,18 +95,9 @@ class SequentialSpec(NetworkSpec):
                 size = -(-(size - spec.window) // spec.stride) + 1
             elif isinstance(spec, DropoutSpec):
                 network.add_module(f"{name}_dropout", Dropout(spec.p, builder.dropout))
-            elif isinstance(spec, LRNSpec):
-                network.add_module(f"{name}_norm", LRN())
             else:
-                network.add_module("mean", GlobalAverage())
+                network.add_module(f"{name}_norm" if spec is LRN else "mean", spec())
         return network
-
-
-class GlobalAverage(nn.Module):
-    """The mean over all positions: (N, C, H, W) to (N, C), in float32 or better."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.mean((2, 3), dtype=torch.promote_types(x.dtype, torch.float32))
 
 
 class SequentialNetwork(LayeredNetwork):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,7 +35,6 @@ EVALUATION_BATCH = 500  # images at a time, where no gradients are needed
 RESIDENT_BYTES = 8 << 30
 _MAX_WORKERS = 16  # more would not be faster than the device
 
-T = TypeVar("T")
 LabeledBatch = tuple[Tensor, Tensor]  # images (B, C, H, W) without augmentation, and their classes
 
 
@@ -132,13 +132,13 @@ class TensorPipeline(DataPipeline):
         return self._prepare(*load(self.run.dataset, "test", self.root))
 
 
-class _Reiterable(Generic[T]):
+@dataclass
+class _Reiterable:
     """Calls ``make`` anew for each iteration."""
 
-    def __init__(self, make: Callable[[], Iterator[T]]) -> None:
-        self.make = make
+    make: Callable[[], Iterator[Any]]
 
-    def __iter__(self) -> Iterator[T]:
+    def __iter__(self) -> Iterator[Any]:
         return self.make()
 
 

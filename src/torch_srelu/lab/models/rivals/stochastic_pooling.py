@@ -15,9 +15,8 @@ from torch import Tensor
 
 from ...runtime.seeds import DropoutStream, StochasticModule
 from ..activation_registry import ActivationSpec
-from ..layers import ConvSpec, DenseSpec
-from ..sequential import LRNSpec, PoolSpec, SequentialSpec
-from .sampling import draw
+from ..layers import LRN, ConvSpec, DenseSpec
+from ..sequential import PoolSpec, SequentialSpec
 
 
 class StochasticPool2d(StochasticModule):
@@ -64,7 +63,7 @@ class StochasticPool2d(StochasticModule):
             x = x.unfold(dim, self.window, self.stride)
         values = x.flatten(-2)  # (N, C, h, w, window^2)
         wide = values.to(torch.promote_types(x.dtype, torch.float32))
-        return draw(values, wide, self.own_stream())
+        return self.own_stream().draw(values, wide)
 
     def _expect(self, x: Tensor) -> Tensor:
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
@@ -96,7 +95,7 @@ def _network(channels: int, size: int, classes: int) -> StochasticPoolingSpec:
     convolutions = [
         layer
         for name in ("conv1", "conv2", "conv3")
-        for layer in (ConvSpec(name, 64, 5, padding=2), PoolSpec(StochasticPool2d), LRNSpec())
+        for layer in (ConvSpec(name, 64, 5, padding=2), PoolSpec(StochasticPool2d), LRN)
     ]
     return StochasticPoolingSpec(
         channels, size, classes, (*convolutions, DenseSpec("y", classes, acts=False))
