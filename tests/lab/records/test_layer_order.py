@@ -10,8 +10,7 @@ from torch_srelu.lab.config.run import Run
 from torch_srelu.lab.models import network_registry
 from torch_srelu.lab.models.activation_registry import activation
 from torch_srelu.lab.records import run_record
-from torch_srelu.lab.records.layer_order import default_order
-from torch_srelu.lab.records.record_format import RecordError
+from torch_srelu.lab.records.record_format import RecordError, default_order
 from torch_srelu.lab.training.loop import train
 
 

@@ -102,9 +102,10 @@ class ActivationSpec:
 ACTIVATIONS: dict[str, ActivationSpec] = {}
 
 
-def register(
-    name: str, *, adapts: bool = False, joins: bool = False, is_srelu: bool = False
-) -> Callable[[Callable[..., nn.Module]], Callable[..., nn.Module]]:
+Build = Callable[..., nn.Module]
+
+
+def register(name: str, **traits: bool) -> Callable[[Build], Build]:
     """Decorator that registers a function ``(context, **options) -> module`` under a name.
 
     The parameters of the module learn at the run's full rate, without weight decay unless the
@@ -112,13 +113,11 @@ def register(
 
     Args:
         name: What the user types; a name that exists is replaced.
-        adapts: See `ActivationSpec`, as for the others.
-        joins: Likewise.
-        is_srelu: Likewise.
+        traits: Any of ``adapts``, ``joins`` and ``is_srelu``, see `ActivationSpec`.
     """
 
-    def add(build: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
-        ACTIVATIONS[name] = ActivationSpec(name, build, adapts, joins, is_srelu)
+    def add(build: Build) -> Build:
+        ACTIVATIONS[name] = ActivationSpec(name, build, **traits)
         return build
 
     return add

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -17,7 +17,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..runtime.seeds import Dropout
-from ..util.patience import PATIENCE
 from .layers import LRN, ActivatedLayer, ConvSpec, DenseSpec, LayerBuilder, xavier
 from .network import LayeredNetwork, NetworkSpec
 
@@ -183,7 +182,6 @@ class GoogLeNetSpec(NetworkSpec):
 
     Attributes:
         heads: Whether it has auxiliary heads.
-        dead_after: Without batch normalisation its loss may fall late.
 
     Example:
         >>> net = GoogLeNetSpec(3, SIZE, classes=1000, heads=False).build("relu")
@@ -192,7 +190,6 @@ class GoogLeNetSpec(NetworkSpec):
     """
 
     heads: bool = True
-    dead_after: int = field(default=PATIENCE, kw_only=True)
 
     def build_network(self, builder: LayerBuilder) -> GoogLeNet:
         return GoogLeNet(self.classes, builder, self.heads)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from ..runtime.seeds import Dropout, DropoutStream
-from ..util.patience import PATIENCE
 from .activation_registry import ActivationSpec
 from .layers import LRN, ConvSpec, DenseSpec, LayerBuilder
 from .network import LayeredNetwork, Network, NetworkSpec
@@ -68,7 +67,6 @@ class SequentialSpec(NetworkSpec):
     """
 
     layers: tuple[ConvSpec | DenseSpec | PoolSpec | DropoutSpec | type[LRN | GlobalAverage], ...]
-    dead_after: int = field(default=PATIENCE, kw_only=True)
 
     def incompatibility(self, act: ActivationSpec) -> str | None:
         pieces = any(isinstance(s, ConvSpec | DenseSpec) and s.pieces > 1 for s in self.layers)

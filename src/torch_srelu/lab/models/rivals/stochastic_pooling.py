@@ -53,9 +53,8 @@ class StochasticPool2d(StochasticModule):
                 "stochastic pooling draws each value with a probability proportional to it, and "
                 f"got negative ones (down to {x.min().item():g}): let ReLU come before it"
             )
-        return self._draw(x) if self.training else self._expect(x)
-
-    def _draw(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return self._expectation(x)
         # Zeros beyond the border fill the cut windows: they are never drawn before a value.
         height, width = (-(size - self.window) % self.stride for size in x.shape[2:])
         x = F.pad(x, (0, width, 0, height))
@@ -65,7 +64,7 @@ class StochasticPool2d(StochasticModule):
         wide = values.to(torch.promote_types(x.dtype, torch.float32))
         return self.own_stream().draw(values, wide)
 
-    def _expect(self, x: Tensor) -> Tensor:
+    def _expectation(self, x: Tensor) -> Tensor:
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         # Both means are over the same values: their number cancels.
         square, mean = (
