@@ -70,11 +70,12 @@ def _idx(name: str, folder: str, site: str, *checksums: tuple[str, str]) -> Data
     kinds = ("images-idx3", "labels-idx1")
     files = [f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in kinds]
     contents, downloads = zip(*checksums, strict=True)
-    train, test = (dict(zip(files[s], contents[s], strict=True)) for s in (slice(2), slice(2, 4)))
+    pairs = list(zip(files, contents, strict=True))
     sources = tuple(RemoteFile(f"{site}/{f}.gz", m) for f, m in zip(files, downloads, strict=True))
-    folders = (name, folder, f"{folder}/raw", ".")
-    shape = (1, 28, 28)
-    return DatasetSpec(name, "idx", shape, 10, train, test, folders=folders, sources=sources)
+    folders, shape = (name, folder, f"{folder}/raw", "."), (1, 28, 28)
+    return DatasetSpec(
+        name, "idx", shape, 10, dict(pairs[:2]), dict(pairs[2:]), folders=folders, sources=sources
+    )
 
 
 def _cifar(name: str, classes: int, folders: tuple[str, ...], md5: str, **more: Any) -> DatasetSpec:
