@@ -29,11 +29,11 @@ import torch_srelu as ts
 from torch_srelu.adaptive.quantile_search import QuantileSearch
 from torch_srelu.lab.config.recipes import recipe
 from torch_srelu.lab.data.batches import TensorBatches
-from torch_srelu.lab.data.pipeline import EVALUATION_BATCH
 from torch_srelu.lab.models.network_registry import network_spec
 from torch_srelu.lab.records.collect_env import environment
 from torch_srelu.lab.runtime.distributed import ProcessGroup
 from torch_srelu.lab.runtime.seeds import DropoutStream
+from torch_srelu.lab.training.pipeline import EVALUATION_BATCH
 from torch_srelu.lab.training.step import TrainingStep, forward, make_optimizer
 
 BATCH = 128  # of the training

@@ -25,12 +25,12 @@ import torch
 
 import places
 from torch_srelu.lab.config.run import Run
-from torch_srelu.lab.data import pipeline
 from torch_srelu.lab.data.datasets import dataset
 from torch_srelu.lab.data.locations import locate
 from torch_srelu.lab.paper.rows import SYSTEMS
 from torch_srelu.lab.records.collect_env import environment
 from torch_srelu.lab.runtime.distributed import ProcessGroup, choose_device
+from torch_srelu.lab.training import pipeline
 from torch_srelu.lab.training.loop import algorithms
 from torch_srelu.lab.training.trainer import Trainer
 

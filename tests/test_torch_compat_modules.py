@@ -1,91 +1,19 @@
 """Fallbacks for private names used by modules, loaders and conversion: each test removes one."""
 
-import importlib.util
-import runpy
 import subprocess
 import sys
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
-from torch.nn.modules.lazy import LazyModuleMixin
 
-from small_networks import batches, convnet, sgd, units
-from torch_srelu import AdaptiveInit, LazySReLU, SReLU, _torch_compat
+from torch_srelu import _torch_compat
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 # ---- modules ----
-
-
-@pytest.mark.parametrize(
-    ("owner", "name", "table", "layer"),
-    [
-        (nn.modules.conv, "_ConvNd", "CONVOLUTIONS", nn.ConvTranspose2d(2, 3, 1)),
-        (nn.modules.batchnorm, "_NormBase", "NORMS", nn.InstanceNorm1d(3)),
-    ],
-)
-def test_layers_are_known_by_their_public_classes(monkeypatch, owner, name, table, layer):
-    assert isinstance(layer, getattr(_torch_compat, table))
-    monkeypatch.delattr(owner, name)
-    classes = runpy.run_path(_torch_compat.__file__)[table]
-    assert isinstance(layer, classes)
-    assert not isinstance(nn.Linear(2, 3), classes)
-
-
-def test_parameters_are_read_as_attributes(monkeypatch):
-    assert _torch_compat.own_parameters(object()) == {}  # type: ignore[arg-type]
-    unit = SReLU(3)
-    monkeypatch.setattr("torch_srelu.module.own_parameters", lambda module: {})
-    assert all(a is b for a, b in zip(unit.tensors(), unit.parameters(), strict=True))
-
-
-def test_lazy_modules_are_initialized_by_a_forward_pass(monkeypatch):
-    unit: Any = LazySReLU(dim=-1)
-    monkeypatch.delattr(LazyModuleMixin, "_infer_parameters")
-    _torch_compat.initialize_lazy(unit, torch.empty(1, 5, device="meta"))
-    assert type(unit) is SReLU
-    assert unit.num_channels == 5
-    assert unit.t_r.device.type == "cpu"
-
-
-def test_adapt_runs_a_compiled_model_that_cannot_be_unwrapped(monkeypatch):
-    plain, inner, data = convnet(), convnet(), batches((9,))
-    AdaptiveInit(plain, sgd(plain)).adapt(data)
-    compiled: Any = torch.compile(inner, backend="eager")
-    compiled.eval()(data[0][0])
-    assert _torch_compat.uncompiled(compiled) is inner
-    monkeypatch.setattr("torch_srelu._data_parallel.uncompiled", lambda model: model)
-    AdaptiveInit(compiled, sgd(inner)).adapt(data)
-    for name, unit in units(inner).items():
-        assert torch.equal(unit.t_r, units(plain)[name].t_r)
-
-
-def test_the_compiler_is_switched_off_where_nothing_tells_whether_it_is_loaded(monkeypatch):
-    torch.compile(lambda x: x, backend="eager")(torch.ones(1))
-    monkeypatch.delitem(sys.modules, "torch._dynamo")
-    assert _torch_compat.force_eager().__class__.__name__ == "nullcontext"
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(torch.compiler, "set_stance", lambda stance: stance)
-    assert _torch_compat.force_eager() == "force_eager"
-
-
-# ---- data ----
-
-
-class Pair(NamedTuple):
-    left: Any
-    right: Any
-
-
-def test_batches_are_mapped_without_pytrees(monkeypatch):
-    tree = {"a": [1, (2, Pair(3, [4]))], "b": 5}
-    expected = {"a": [2, (4, Pair(6, [8]))], "b": 10}
-    assert _torch_compat.tree_map(lambda leaf: 2 * leaf, tree) == expected
-    monkeypatch.setitem(sys.modules, "torch.utils._pytree", None)
-    assert _torch_compat.tree_map(lambda leaf: 2 * leaf, tree) == expected
 
 
 def test_persistent_workers_go_on_where_they_cannot_be_set_aside():
@@ -162,24 +90,6 @@ assert _torch_compat.tree_leaves(tree) == [1, 2.0, 3, "y", None] == module.tree_
 def run_without(module, name, program):
     program = WITHOUT.format(module=module, name=name) + program
     subprocess.run([sys.executable, "-c", program], check=True)
-
-
-@pytest.mark.parametrize(
-    ("module", "name"),
-    [
-        ("torch._subclasses.fake_tensor", "FakeTensorMode"),
-        ("torch.utils._pytree", "tree_map_only"),
-    ],
-)
-def test_networks_are_converted(module, name):
-    run_without(module, name, CONVERT)
-
-
-def test_where_the_compiler_cannot_be_looked_for_it_counts_as_loaded(monkeypatch):
-    monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)
-    assert not _torch_compat.compiler_loaded()
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert _torch_compat.compiler_loaded()
 
 
 def test_nested_containers():

@@ -244,24 +244,6 @@ def force_eager() -> contextlib.AbstractContextManager[Any]:
 # ---- data ----
 
 
-def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
-    """``function`` of every leaf; without torch's pytrees, of dicts, lists and tuples alone."""
-    try:
-        from torch.utils._pytree import tree_map
-    except ImportError:
-        return _tree_map(function, tree)
-    return tree_map(function, tree)
-
-
-def _tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
-    if type(tree) is dict:
-        return {key: _tree_map(function, value) for key, value in tree.items()}
-    if isinstance(tree, (list, tuple)):
-        leaves = [_tree_map(function, value) for value in tree]
-        return type(tree)(*leaves) if hasattr(tree, "_fields") else type(tree)(leaves)
-    return function(tree)
-
-
 @contextlib.contextmanager
 def fresh_workers(loader: DataLoader) -> Iterator[None]:
     """Lets a loader with persistent workers start others inside this context.
@@ -298,12 +280,6 @@ try:
     from torch._subclasses.fake_tensor import FakeTensorMode
 except ImportError:
     FakeTensorMode = None
-
-
-def compiler_loaded() -> bool:
-    """Whether torch.compile may have compiled something; True where that cannot be known."""
-    name = "torch._dynamo"
-    return name in sys.modules or importlib.util.find_spec(name) is None
 
 
 # ---- nested containers; without torch's functions: of dicts, lists and tuples ----

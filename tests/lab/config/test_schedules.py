@@ -5,7 +5,7 @@ import math
 import pytest
 
 from torch_srelu.lab.config.recipes import recipe
-from torch_srelu.lab.config.schedules import learning_rate
+from torch_srelu.lab.config.run import learning_rate
 
 STEPS = 120
 

@@ -9,8 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from torch_srelu.lab.data import download
-from torch_srelu.lab.data.data_errors import DataError
-from torch_srelu.lab.data.datasets import DATASETS, DatasetSpec, RemoteFile
+from torch_srelu.lab.data.datasets import DATASETS, DataError, DatasetSpec, RemoteFile
 
 CONTENT = bytes(range(256)) * 4000  # more than one chunk
 

@@ -14,8 +14,7 @@ from official import cifar_rows, describe, idx_file, mnist_arrays
 from sklearn.datasets import load_digits
 
 from torch_srelu.lab.data import cifar, idx, locations, tensors
-from torch_srelu.lab.data.data_errors import DataError
-from torch_srelu.lab.data.datasets import DATASETS
+from torch_srelu.lab.data.datasets import DATASETS, DataError
 
 COUNT = 20
 

@@ -10,8 +10,7 @@ import torch
 from official import write_small
 from photographs import write_folders
 
-from torch_srelu.lab.config.run import Run
-from torch_srelu.lab.config.schedules import learning_rate
+from torch_srelu.lab.config.run import Run, learning_rate
 from torch_srelu.lab.data.datasets import DATASETS
 from torch_srelu.lab.models import network_registry
 from torch_srelu.lab.models.nin_networks import NETWORKS

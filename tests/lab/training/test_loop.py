@@ -11,14 +11,14 @@ import torch
 from killing import RUN as INTERRUPTED
 
 from torch_srelu.lab.config.recipes import recipe
-from torch_srelu.lab.data import pipeline
-from torch_srelu.lab.data.data_errors import DataError
+from torch_srelu.lab.data.datasets import DataError
 from torch_srelu.lab.data.tensors import load
 from torch_srelu.lab.models import network_registry
 from torch_srelu.lab.records import checkpoints, run_record
 from torch_srelu.lab.records.checkpoints import NAME, PREVIOUS, CheckpointWarning
 from torch_srelu.lab.records.locks import LOCK
 from torch_srelu.lab.records.run_record import Record
+from torch_srelu.lab.training import pipeline
 from torch_srelu.lab.training.callbacks import Progress, Stopped
 from torch_srelu.lab.training.loop import train
 

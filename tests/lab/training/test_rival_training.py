@@ -10,13 +10,12 @@ import torch
 from torch_srelu.lab.config.recipes import recipe
 from torch_srelu.lab.config.run import Run
 from torch_srelu.lab.models import network_registry
-from torch_srelu.lab.models.layers import ConvSpec, DenseSpec
+from torch_srelu.lab.models.layers import LRN, ConvSpec, DenseSpec
 from torch_srelu.lab.models.rivals import dsn
 from torch_srelu.lab.models.rivals.stochastic_pooling import StochasticPool2d, StochasticPoolingSpec
 from torch_srelu.lab.models.rivals.tree_prior import REFINED_FROM, TreeNetwork, TreePriorSpec
 from torch_srelu.lab.models.sequential import (
     DropoutSpec,
-    LRNSpec,
     PoolSpec,
     SequentialSpec,
     average_pool,
@@ -48,9 +47,7 @@ SMALL = {
         ),
         threads=1,
     ),
-    "stochastic": StochasticPoolingSpec(
-        1, 8, 10, (CONV, PoolSpec(StochasticPool2d), LRNSpec(), LAST)
-    ),
+    "stochastic": StochasticPoolingSpec(1, 8, 10, (CONV, PoolSpec(StochasticPool2d), LRN, LAST)),
     "cnn": SequentialSpec(1, 8, 10, (CONV, PoolSpec(average_pool), DenseSpec("ip", 20), LAST)),
     "dsn": dsn.supervised_nin("digits", "softmax"),
     "tree": TreePriorSpec(1, 8, 10, (DenseSpec("hidden", 30), LAST), TREE),

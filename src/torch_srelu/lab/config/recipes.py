@@ -11,7 +11,7 @@ from .run import Run
 
 FREEZE_SHARE = 0.05  # of the training, for which adaptive activations stay frozen
 
-_NIN: dict[str, Any] = {"batch": 128, "momentum": 0.9, "schedule": "multistep", "epochs": 100}
+_NIN: dict[str, Any] = {"batch": 128, "schedule": "multistep", "epochs": 100}
 
 # Optimizer and schedule for MNIST are not published; these are ours.
 _MNIST = _NIN | {

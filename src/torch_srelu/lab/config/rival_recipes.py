@@ -18,12 +18,11 @@ SHORT = 60  # epochs; printed as short and never ranked against the paper
 
 _LINEAR: dict[str, Any] = {"schedule": "poly", "power": 1.0}
 _WHITE: dict[str, Any] = {"preprocessing": "gcn+zca"}
-_MAXOUT: dict[str, Any] = {"batch": 128, "lr": 0.17, "momentum": 0.6, "epochs": 500}
-_MAXOUT_MNIST: dict[str, Any] = {"batch": 128, "lr": 0.05, "momentum": 0.5, "epochs": 100}
+_MAXOUT: dict[str, Any] = {"batch": 128, "lr": 0.17, "momentum": 0.6, "epochs": 500, **_LINEAR}
+_MAXOUT_MNIST = _MAXOUT | {"lr": 0.05, "momentum": 0.5, "epochs": 100}
 _CNN: dict[str, Any] = {
     "batch": 100,
     "lr": 0.01,
-    "momentum": 0.9,
     "weight_decay": 1e-3,
     "schedule": "multistep",
     "milestones": (60 / 90, 80 / 90, 85 / 90),  # of 90,000 iterations
@@ -33,7 +32,6 @@ _DSN: dict[str, Any] = {
     "activation": "relu",
     "batch": 100,
     "lr": 0.025,
-    "momentum": 0.9,
     "weight_decay": 5e-4,
     "schedule": "multistep",
     "milestones": (150 / 200, 170 / 200),  # of 200,000 iterations; companions rest from 50,000 on
@@ -43,14 +41,13 @@ _DSN: dict[str, Any] = {
 _GOOGLENET: dict[str, Any] = {
     "batch": 32,
     "lr": 0.01,
-    "momentum": 0.9,
     "weight_decay": 2e-4,
     "schedule": "poly",
-    "power": 0.5,
     "preprocessing": "mean",
     "augmentation": "crops+flips",
 }
-_SOFTMAX: dict[str, Any] = {"activation": "relu", "batch": 100, "lr": 0.01, "epochs": 20}
+_RELU: dict[str, Any] = {"activation": "relu", "batch": 100, "lr": 0.01, **_LINEAR}
+_SOFTMAX = _RELU | {"epochs": 20}
 
 
 def _apl(hinges: int) -> dict[str, Any]:
@@ -60,15 +57,9 @@ def _apl(hinges: int) -> dict[str, Any]:
 # By system and data set. GoogLeNet takes any activation; the others are one of a kind.
 RECIPES: dict[str, dict[str, dict[str, Any]]] = {
     system: {
-        "cifar10": {"net": "maxout-cifar10", "activation": system, **_MAXOUT, **_LINEAR, **_WHITE},
-        "cifar100": {
-            "net": "maxout-cifar100",
-            "activation": system,
-            **_MAXOUT,
-            **_LINEAR,
-            **_WHITE,
-        },
-        "mnist": {"net": "maxout-mnist", "activation": system, **_MAXOUT_MNIST, **_LINEAR},
+        "cifar10": {"net": "maxout-cifar10", "activation": system, **_MAXOUT, **_WHITE},
+        "cifar100": {"net": "maxout-cifar100", "activation": system, **_MAXOUT, **_WHITE},
+        "mnist": {"net": "maxout-mnist", "activation": system, **_MAXOUT_MNIST},
     }
     for system in ("maxout", "probout")
 } | {
@@ -86,25 +77,16 @@ RECIPES: dict[str, dict[str, dict[str, Any]]] = {
         "cifar100": {"net": "tree-cifar100", "activation": "relu", **_CNN, **_WHITE},
     },
     "stochastic-pooling": {
-        "mnist": {
-            "net": "stochastic-pooling-mnist",
-            "activation": "relu",
-            "batch": 100,
-            "lr": 0.01,
-            "momentum": 0.9,
-            "weight_decay": 1e-3,
-            "epochs": 100,
-            **_LINEAR,
-        },
+        "mnist": {"net": "stochastic-pooling-mnist", **_RELU, "weight_decay": 1e-3, "epochs": 100},
     },
     "googlenet": {
         "imagenette": {"net": "googlenet-imagenette", **_GOOGLENET, "epochs": 100},
         "imagenet": {"net": "googlenet-imagenet", **_GOOGLENET, "epochs": 60},
     },
     "linear": {
-        "cifar10": {"net": "linear-cifar10", **_SOFTMAX, **_LINEAR, **_WHITE},
-        "cifar100": {"net": "linear-cifar100", **_SOFTMAX, **_LINEAR, **_WHITE},
-        "mnist": {"net": "linear-mnist", **_SOFTMAX, **_LINEAR},
+        "cifar10": {"net": "linear-cifar10", **_SOFTMAX, **_WHITE},
+        "cifar100": {"net": "linear-cifar100", **_SOFTMAX, **_WHITE},
+        "mnist": {"net": "linear-mnist", **_SOFTMAX},
     },
 }
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
-
 import torch
 from torch import Tensor
 
@@ -40,7 +38,7 @@ class TrainingBatches:
 
     steps: int
     device: torch.device
-    skipped: Set[str] = frozenset()
+    skipped: set[str]
 
     def begin(self, epoch: int, step: int = 0) -> None:
         """Goes to batch ``step`` of ``epoch``."""
@@ -89,7 +87,7 @@ class TensorBatches(TrainingBatches):
         group: ProcessGroup,
     ) -> None:
         self.images, self.labels, self.seed = images, labels, seed
-        self.device = images.device
+        self.device, self.skipped = images.device, set()
         self.steps, self.batch = whole_steps(len(images), batch), batch
         self.share = group.share(batch)
         local = self.share.stop - self.share.start

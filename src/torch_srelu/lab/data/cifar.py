@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .data_errors import DataError
+from .datasets import DataError
 
 PIXELS = 3 * 32 * 32
 

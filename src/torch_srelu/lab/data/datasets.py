@@ -12,6 +12,10 @@ from typing import Any
 from ..util.choices import check_choice
 
 
+class DataError(ValueError):
+    """Data are missing or damaged: which file, what was expected and found, how to get it."""
+
+
 @dataclass(frozen=True)
 class RemoteFile:
     """A file that the publisher offers: address and published md5."""
@@ -63,39 +67,29 @@ class DatasetSpec:
 
 def _idx(name: str, folder: str, site: str, *checksums: tuple[str, str]) -> DatasetSpec:
     """MNIST and its relatives; md5 of content and of download for each of the four files."""
-    files = [
-        ("train-images-idx3-ubyte", *checksums[0]),
-        ("train-labels-idx1-ubyte", *checksums[1]),
-        ("t10k-images-idx3-ubyte", *checksums[2]),
-        ("t10k-labels-idx1-ubyte", *checksums[3]),
-    ]
+    kinds = ("images-idx3", "labels-idx1")
+    files = [f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in kinds]
+    contents, downloads = zip(*checksums, strict=True)
+    pairs = list(zip(files, contents, strict=True))
+    sources = tuple(RemoteFile(f"{site}/{f}.gz", m) for f, m in zip(files, downloads, strict=True))
+    folders, shape = (name, folder, f"{folder}/raw", "."), (1, 28, 28)
     return DatasetSpec(
-        name,
-        "idx",
-        (1, 28, 28),
-        10,
-        train={file: content for file, content, _ in files[:2]},
-        test={file: content for file, content, _ in files[2:]},
-        folders=(name, folder, f"{folder}/raw", "."),
-        sources=tuple(RemoteFile(f"{site}/{file}.gz", packed) for file, _, packed in files),
+        name, "idx", shape, 10, dict(pairs[:2]), dict(pairs[2:]), folders=folders, sources=sources
     )
 
 
-def _cifar(
-    name: str,
-    classes: int,
-    folders: tuple[str, ...],
-    md5: str,
-    train: dict[str, str],
-    test: dict[str, str],
-    **more: Any,
-) -> DatasetSpec:
+def _cifar(name: str, classes: int, folders: tuple[str, ...], md5: str, **more: Any) -> DatasetSpec:
     """CIFAR in either form, from folders or archives; ``md5`` is that of the binary archive."""
     stem = name.replace("cifar", "cifar-")
     folders = (*folders, f"{stem}-binary.tar.gz", f"{stem}-python.tar.gz")
     source = RemoteFile(f"https://www.cs.toronto.edu/~kriz/{stem}-binary.tar.gz", md5)
-    more = {"folders": folders, "sources": (source,)} | more
-    return DatasetSpec(name, "cifar", (3, 32, 32), classes, train, test, **more)
+    more |= {"folders": folders, "sources": (source,)}
+    return DatasetSpec(name, "cifar", (3, 32, 32), classes, **more)
+
+
+def _photographs(name: str, classes: int, *folders: str) -> DatasetSpec:
+    """Class folders or tar shards, below "train" and "val". A network sees 224 x 224 of them."""
+    return DatasetSpec(name, "photographs", (3, 224, 224), classes, folders=(name, *folders))
 
 
 # The coarse label that the official files give to each fine label.
@@ -153,15 +147,10 @@ DATASETS: dict[str, DatasetSpec] = {
         label_bytes=2,
         superclasses=_CIFAR100_SUPERCLASSES,
     ),
-    # Class folders or tar shards, below "train" and "val". A network sees 224 x 224 of them.
-    "imagenette": DatasetSpec(
-        "imagenette",
-        "photographs",
-        (3, 224, 224),
-        10,
-        folders=("imagenette", "imagenette2", "imagenette2-320", "imagenette2-160"),
+    "imagenette": _photographs(
+        "imagenette", 10, "imagenette2", "imagenette2-320", "imagenette2-160"
     ),
-    "imagenet": DatasetSpec("imagenet", "photographs", (3, 224, 224), 1000, folders=("imagenet",)),
+    "imagenet": _photographs("imagenet", 1000),
 }
 
 

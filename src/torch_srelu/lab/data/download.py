@@ -9,8 +9,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from .data_errors import DataError
-from .datasets import DatasetSpec, RemoteFile
+from .datasets import DataError, DatasetSpec, RemoteFile
 from .locations import cache_folder
 
 _CHUNK = 1 << 18

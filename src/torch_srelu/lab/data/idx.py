@@ -9,7 +9,7 @@ import zlib
 import torch
 from torch import Tensor
 
-from .data_errors import DataError
+from .datasets import DataError
 
 _UNSIGNED_BYTES = 0x08
 

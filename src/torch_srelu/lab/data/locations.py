@@ -9,8 +9,7 @@ import os
 from pathlib import Path
 
 from ..util import files
-from .data_errors import DataError
-from .datasets import DatasetSpec
+from .datasets import DataError, DatasetSpec
 
 VARIABLE = "SRELU_DATA"
 

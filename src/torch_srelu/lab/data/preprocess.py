@@ -11,7 +11,6 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,8 +12,7 @@ import torch
 from torch import Tensor
 
 from . import cifar, idx
-from .data_errors import DataError
-from .datasets import DatasetSpec, dataset
+from .datasets import DataError, DatasetSpec, dataset
 from .locations import locate, names_on_disk, verify
 
 _SPLIT_SEED = 20161  # fixes which images are held out, once for all runs
@@ -84,23 +84,22 @@ def _contents(
 ) -> list[tuple[str, bytes]]:
     """The path of each file, for messages, with its verified content in official form."""
     place = locate(data, root)
-    archive = place.is_file()
     on_disk = {name: names_on_disk(data, name) for name in names}
-    packed: dict[str, bytes] = {}
-    if archive:
-        packed = cifar.read_archive(place, [s for several in on_disk.values() for s in several])
+    packed = cifar.read_archive(place, chain(*on_disk.values())) if place.is_file() else None
     contents = []
     for name, candidates in on_disk.items():
-        there = [s for s in candidates if (s in packed if archive else (place / s).is_file())]
-        if not there:
+        there = packed or [s for s in candidates if (place / s).is_file()]
+        found = next((s for s in candidates if s in there), None)
+        if found is None:
             raise DataError(
                 f"{place} lacks {' or '.join(candidates)}: complete it, or remove it and get the "
                 f"data with `srelu data get {data.name}`"
             )
-        found = there[0]
-        path = place if archive else place / found
-        where = f"{place}:{found}" if archive else str(path)
-        raw = packed[found] if archive else path.read_bytes()
+        if packed is None:
+            path, where = place / found, str(place / found)
+            raw = path.read_bytes()
+        else:
+            path, where, raw = place, f"{place}:{found}", packed[found]
         if data.kind == "idx":
             raw = idx.unpack(raw, where)
         elif found != name:

@@ -102,9 +102,10 @@ class ActivationSpec:
 ACTIVATIONS: dict[str, ActivationSpec] = {}
 
 
-def register(
-    name: str, *, adapts: bool = False, joins: bool = False, is_srelu: bool = False
-) -> Callable[[Callable[..., nn.Module]], Callable[..., nn.Module]]:
+Build = Callable[..., nn.Module]
+
+
+def register(name: str, **traits: bool) -> Callable[[Build], Build]:
     """Decorator that registers a function ``(context, **options) -> module`` under a name.
 
     The parameters of the module learn at the run's full rate, without weight decay unless the
@@ -112,13 +113,11 @@ def register(
 
     Args:
         name: What the user types; a name that exists is replaced.
-        adapts: See `ActivationSpec`, as for the others.
-        joins: Likewise.
-        is_srelu: Likewise.
+        traits: Any of ``adapts``, ``joins`` and ``is_srelu``, see `ActivationSpec`.
     """
 
-    def add(build: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
-        ACTIVATIONS[name] = ActivationSpec(name, build, adapts, joins, is_srelu)
+    def add(build: Build) -> Build:
+        ACTIVATIONS[name] = ActivationSpec(name, build, **traits)
         return build
 
     return add
@@ -172,19 +171,9 @@ class APL(nn.Module):
         return f"{tuple(shape)}, hinges={hinges}"
 
 
-@register("relu")
-def _relu(context: ActivationContext) -> nn.Module:
-    return nn.ReLU()
-
-
-@register("lrelu")
-def _lrelu(context: ActivationContext, slope: float = 0.01) -> nn.Module:
-    return nn.LeakyReLU(slope)
-
-
-@register("prelu")
-def _prelu(context: ActivationContext, slope: float = 0.25) -> nn.Module:
-    return nn.PReLU(context.num_channels, init=slope)
+register("relu")(lambda context: nn.ReLU())
+register("lrelu")(lambda context, slope=0.01: nn.LeakyReLU(slope))
+register("prelu")(lambda context, slope=0.25: nn.PReLU(context.num_channels, init=slope))
 
 
 @register("apl")
@@ -211,19 +200,9 @@ def _srelu_manual(context: ActivationContext, t_r: float = 1.0, a_l: float = 0.2
     return SReLU(context.num_channels, t_r=t_r, a_l=a_l)
 
 
-@register("gelu")
-def _gelu(context: ActivationContext) -> nn.Module:
-    return nn.GELU()
-
-
-@register("silu")
-def _silu(context: ActivationContext) -> nn.Module:
-    return nn.SiLU()
-
-
-@register("maxout", joins=True)
-def _maxout(context: ActivationContext) -> nn.Module:
-    return Maxout(context.pieces)
+register("gelu")(lambda context: nn.GELU())
+register("silu")(lambda context: nn.SiLU())
+register("maxout", joins=True)(lambda context: Maxout(context.pieces))
 
 
 @register("probout", joins=True)

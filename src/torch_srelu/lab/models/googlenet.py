@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -17,7 +17,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..runtime.seeds import Dropout
-from ..util.patience import PATIENCE
 from .layers import LRN, ActivatedLayer, ConvSpec, DenseSpec, LayerBuilder, xavier
 from .network import LayeredNetwork, NetworkSpec
 
@@ -35,11 +34,6 @@ class InceptionWidths(NamedTuple):
     five_reduce: int
     five: int
     pool: int
-
-    @property
-    def outputs(self) -> int:
-        """Channels that come out of the block."""
-        return self.one + self.three + self.five + self.pool
 
 
 INCEPTIONS: dict[str, InceptionWidths] = {
@@ -79,7 +73,7 @@ class Inception(nn.Module):
     """Four branches side by side: 1 x 1, 3 x 3, 5 x 5 and a pooled one.
 
     Shape:
-        Input (N, inputs, H, W); output (N, widths.outputs, H, W).
+        Input (N, inputs, H, W); output (N, one + three + five + pool, H, W).
     """
 
     def __init__(
@@ -148,7 +142,7 @@ class GoogLeNet(LayeredNetwork):
         channels, size = 192, 28
         for name, widths in INCEPTIONS.items():
             self.inceptions[name] = Inception(channels, widths, size, builder)
-            channels = widths.outputs
+            channels = widths.one + widths.three + widths.five + widths.pool
             if heads and name in HEADS_AFTER:
                 self.heads[name] = _head(channels, classes, builder)
             if name in POOLED_AFTER:
@@ -188,7 +182,6 @@ class GoogLeNetSpec(NetworkSpec):
 
     Attributes:
         heads: Whether it has auxiliary heads.
-        dead_after: Without batch normalisation its loss may fall late.
 
     Example:
         >>> net = GoogLeNetSpec(3, SIZE, classes=1000, heads=False).build("relu")
@@ -197,7 +190,6 @@ class GoogLeNetSpec(NetworkSpec):
     """
 
     heads: bool = True
-    dead_after: int = field(default=PATIENCE, kw_only=True)
 
     def build_network(self, builder: LayerBuilder) -> GoogLeNet:
         return GoogLeNet(self.classes, builder, self.heads)

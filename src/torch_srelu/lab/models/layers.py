@@ -195,14 +195,13 @@ class LayerBuilder:
     def layer(self, spec: ConvSpec | DenseSpec, channels: int, size: int) -> ActivatedLayer:
         """The layer for inputs (N, channels, size, size), initialized, with its activation."""
         weights = spec.build(channels, size, self.weights)
-        act = self._act(spec, spec.output_size(size)) if spec.acts else nn.Identity()
-        return ActivatedLayer(spec, weights, act)
-
-    def _act(self, spec: ConvSpec | DenseSpec, size: int) -> nn.Module:
-        shape = (spec.channels, size, size)
+        if not spec.acts:
+            return ActivatedLayer(spec, weights, nn.Identity())
+        side = spec.output_size(size)
+        shape = (spec.channels, side, side)
         context = ActivationContext(*shape, self.draws, spec.pieces, self.depth, self.dropout)
         self.depth += 1
-        return self.activation.build(context, **self.options)
+        return ActivatedLayer(spec, weights, self.activation.build(context, **self.options))
 
 
 @torch.no_grad()

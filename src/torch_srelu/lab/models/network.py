@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..runtime.seeds import DropoutStream
-from ..util.patience import DEAD_AFTER
+from ..util.patience import PATIENCE
 from .activation_registry import ActivationSpec, activation
 from .layers import ActivatedLayer, LayerBuilder, ParameterRate, limit_norm
 
@@ -102,7 +102,7 @@ class NetworkSpec:
     size: int
     classes: int
     threads: int | None = field(default=None, kw_only=True)
-    dead_after: int = field(default=DEAD_AFTER, kw_only=True)
+    dead_after: int = field(default=PATIENCE, kw_only=True)
 
     def incompatibility(self, act: ActivationSpec) -> str | None:
         """Why the network cannot have this activation; None if it can."""

@@ -5,25 +5,12 @@ from __future__ import annotations
 from ..util.choices import check_choice
 from . import googlenet, nin_networks
 from .network import NetworkSpec
-from .rivals import (
-    apl_network,
-    dsn,
-    linear,
-    maxout_networks,
-    stochastic_pooling,
-    tree_prior,
-)
+from .rivals import apl_network, dsn, linear, maxout_networks, stochastic_pooling, tree_prior
 
-NETWORKS: dict[str, NetworkSpec] = {
-    **nin_networks.NETWORKS,
-    **maxout_networks.NETWORKS,
-    **stochastic_pooling.NETWORKS,
-    **apl_network.NETWORKS,
-    **dsn.NETWORKS,
-    **tree_prior.NETWORKS,
-    **googlenet.NETWORKS,
-    **linear.NETWORKS,
-}
+_OTHERS = (maxout_networks, stochastic_pooling, apl_network, dsn, tree_prior, googlenet, linear)
+NETWORKS: dict[str, NetworkSpec] = {**nin_networks.NETWORKS}
+for module in _OTHERS:
+    NETWORKS |= module.NETWORKS
 
 
 def network_spec(name: str) -> NetworkSpec:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..util.patience import DEAD_AFTER
 from .layers import ConvSpec, he, normal
 from .sequential import (
     DropoutSpec,
-    GlobalAverageSpec,
-    NetworkSpec,
+    GlobalAverage,
     Pooling,
     PoolSpec,
     SequentialSpec,
@@ -31,8 +31,8 @@ def _pool(name: str, pooling: Pooling, dropout: float = 0.5) -> Layers:
 
 
 def _nin(channels: int, size: int, classes: int, layers: Layers, **more: Any) -> SequentialSpec:
-    more = {"dead_after": NetworkSpec.dead_after} | more
-    return SequentialSpec(channels, size, classes, (*layers, GlobalAverageSpec()), **more)
+    whole = (*layers, GlobalAverage)
+    return SequentialSpec(channels, size, classes, whole, dead_after=DEAD_AFTER, **more)
 
 
 def _cifar(

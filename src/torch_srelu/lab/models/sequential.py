@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from ..runtime.seeds import Dropout, DropoutStream
-from ..util.patience import PATIENCE
 from .activation_registry import ActivationSpec
 from .layers import LRN, ConvSpec, DenseSpec, LayerBuilder
 from .network import LayeredNetwork, Network, NetworkSpec
@@ -49,18 +48,11 @@ class DropoutSpec:
     p: float
 
 
-@dataclass(frozen=True)
-class LRNSpec:
-    """Local response normalisation over ``size`` channels."""
+class GlobalAverage(nn.Module):
+    """The mean over all positions: (N, C, H, W) to (N, C), in float32 or better."""
 
-    size: int = 5
-    alpha: float = 1e-4
-    beta: float = 0.75
-
-
-@dataclass(frozen=True)
-class GlobalAverageSpec:
-    """The mean over all positions."""
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean((2, 3), dtype=torch.promote_types(x.dtype, torch.float32))
 
 
 @dataclass(frozen=True)
@@ -74,8 +66,7 @@ class SequentialSpec(NetworkSpec):
         torch.Size([2, 10])
     """
 
-    layers: tuple[ConvSpec | DenseSpec | PoolSpec | DropoutSpec | LRNSpec | GlobalAverageSpec, ...]
-    dead_after: int = field(default=PATIENCE, kw_only=True)
+    layers: tuple[ConvSpec | DenseSpec | PoolSpec | DropoutSpec | type[LRN | GlobalAverage], ...]
 
     def incompatibility(self, act: ActivationSpec) -> str | None:
         pieces = any(isinstance(s, ConvSpec | DenseSpec) and s.pieces > 1 for s in self.layers)
@@ -88,32 +79,23 @@ class SequentialSpec(NetworkSpec):
 
     def build_layers(self, builder: LayerBuilder) -> SequentialNetwork:
         """The network of the layers alone, which may be a part of another."""
-        modules: dict[str, nn.Module] = {}
+        network = SequentialNetwork()
         name, channels, size = "input", self.channels, self.size
         for spec in self.layers:
             if isinstance(spec, ConvSpec | DenseSpec):
                 name = spec.name
-                modules[name] = builder.layer(spec, channels, size)
+                network.add_module(name, builder.layer(spec, channels, size))
                 channels, size = spec.channels, spec.output_size(size)
             elif isinstance(spec, PoolSpec):
                 name = spec.name or name
                 pool = spec.pooling(spec.window, spec.stride, builder.dropout)
-                modules[spec.name or f"{name}_pool"] = pool
+                network.add_module(spec.name or f"{name}_pool", pool)
                 size = -(-(size - spec.window) // spec.stride) + 1
             elif isinstance(spec, DropoutSpec):
-                modules[f"{name}_dropout"] = Dropout(spec.p, builder.dropout)
-            elif isinstance(spec, LRNSpec):
-                modules[f"{name}_norm"] = LRN(spec.size, spec.alpha, spec.beta)
+                network.add_module(f"{name}_dropout", Dropout(spec.p, builder.dropout))
             else:
-                modules["mean"] = GlobalAverage()
-        return SequentialNetwork(modules)
-
-
-class GlobalAverage(nn.Module):
-    """The mean over all positions: (N, C, H, W) to (N, C), in float32 or better."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.mean((2, 3), dtype=torch.promote_types(x.dtype, torch.float32))
+                network.add_module(f"{name}_norm" if spec is LRN else "mean", spec())
+        return network
 
 
 class SequentialNetwork(LayeredNetwork):
@@ -122,11 +104,6 @@ class SequentialNetwork(LayeredNetwork):
     Shape:
         Input (N, C, H, W) as its description says; output (N, classes).
     """
-
-    def __init__(self, modules: Mapping[str, nn.Module]) -> None:
-        super().__init__()
-        for name, module in modules.items():
-            self.add_module(name, module)
 
     def forward(self, x: Tensor) -> Tensor:
         for module in self.children():

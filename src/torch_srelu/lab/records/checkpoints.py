@@ -62,11 +62,6 @@ def load(folder: Path) -> dict[str, Any] | None:
     return state
 
 
-def drop_previous(folder: Path) -> None:
-    """Removes the checkpoint before the last, once the run has its result."""
-    (folder / PREVIOUS).unlink(missing_ok=True)
-
-
 def _read(path: Path) -> dict[str, Any]:
     header, _, payload = path.read_bytes().partition(b"\n")
     magic, *rest = header.decode("ascii", "replace").rsplit(" ", 2)

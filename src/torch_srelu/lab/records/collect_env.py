@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import subprocess
 import time
 from importlib import metadata
@@ -52,16 +53,12 @@ def environment(device: torch.device) -> dict[str, Any]:
 def _hardware(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{_cpu()}, {os.cpu_count()} cores"
-
-
-def _cpu() -> str:
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
-        return platform.processor() or platform.machine()
-    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(models, platform.machine())
+        text = f"model name: {platform.processor() or platform.machine()}"
+    model = re.search(r"^model name\s*: *(.*?)\s*$", text, re.MULTILINE)
+    return f"{model[1] if model else platform.machine()}, {os.cpu_count()} cores"
 
 
 def git_state(folder: Path) -> str | None:

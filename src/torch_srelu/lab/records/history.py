@@ -91,9 +91,8 @@ _SERIES = tuple(spec.name for spec in fields(History))[1:]
 
 def input_statistics(tensors: Mapping[str, Tensor]) -> InputStatistics:
     """`InputStatistics` from the named tensors that `History.input_tensors` made."""
-    by_kind: dict[str, dict[str, Tensor]] = {"quantiles": {}, "magnitude": {}}
-    for name, tensor in tensors.items():
-        layer, _, kind = name.rpartition("/")
-        if kind in by_kind:
-            by_kind[kind][layer] = tensor
-    return InputStatistics(tensors["probabilities"], by_kind["quantiles"], by_kind["magnitude"])
+    quantiles, magnitude = (
+        {name.removesuffix(end): t for name, t in tensors.items() if name.endswith(end)}
+        for end in ("/quantiles", "/magnitude")
+    )
+    return InputStatistics(tensors["probabilities"], quantiles, magnitude)

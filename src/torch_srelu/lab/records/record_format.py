@@ -17,7 +17,6 @@ from torch import Tensor
 
 from ..config.run import Run
 from .history import Metrics
-from .layer_order import default_order
 from .run_status import DEAD, DIVERGED, FINISHED
 
 FORMAT = 1
@@ -33,6 +32,25 @@ _RANGES = {
     "error": (1.0, "a share in [0, 1]", True),
     "loss": (math.inf, "a number from 0 on", True),
     "seconds": (math.inf, "a number from 0 on", False),
+}
+
+
+# The order of layers from the input of a network to its output, for records that lack it.
+_NIN = ["conv1", "cccp1", "cccp2", "conv2", "cccp3", "cccp4", "conv3", "cccp5", "cccp6"]
+_BRANCHES = ["one", "three_reduce", "three", "five_reduce", "five", "pool_project"]
+_BLOCKS = ["3a", "3b", "4a", "4b", "4c", "4d", "4e", "5a", "5b"]
+_GOOGLENET = [
+    *("stem.conv1", "stem.conv2_reduce", "stem.conv2"),
+    *(f"inceptions.{block}.{branch}" for block in _BLOCKS for branch in _BRANCHES),
+    *("heads.4a.conv", "heads.4a.fc", "heads.4d.conv", "heads.4d.fc"),
+]
+# By the beginning of the network's name, the first that fits. The layers of all other networks are
+# in the order of their names.
+_ORDERS = {
+    "nin-digits": ["conv1", "cccp1", "conv2", "cccp2", "conv3", "cccp3"],
+    "nin-": _NIN,
+    "dsn-": _NIN,
+    "googlenet-": _GOOGLENET,
 }
 
 
@@ -78,6 +96,11 @@ def parse_run(
     if not isinstance(layers, list) or not all(isinstance(name, str) for name in layers):
         raise damaged(path, f"its layers are {layers!r}")
     return run, plain["environment"], result, tuple(layers) or default_order(run.net)
+
+
+def default_order(net: str) -> tuple[str, ...]:
+    """The layers of a network that existed before records stored their order."""
+    return tuple(next((order for start, order in _ORDERS.items() if net.startswith(start)), ()))
 
 
 def _impossible(result: Mapping[str, Any], run: Run) -> str | None:

@@ -32,7 +32,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor
@@ -40,7 +39,6 @@ from torch import Tensor
 from ..config.run import Run
 from ..util import files
 from .history import History, InputStatistics, Metrics, input_statistics
-from .layer_order import sort_layers
 from .record_format import FORMAT, RecordError, damaged, parse_classes, parse_metrics, parse_run
 from .run_status import UNFINISHED
 
@@ -140,7 +138,8 @@ class Record:
 
     def in_order(self, names: Iterable[str]) -> list[str]:
         """Names of layers from the input of the network to its output; unknown ones last."""
-        return sort_layers(names, self.layers)
+        places = {name: i for i, name in enumerate(self.layers)}
+        return sorted(names, key=lambda name: (places.get(name, len(places)), name))
 
     def read(self, name: str) -> bytes | None:
         """The bytes of the file ``name``; None if the record has none."""

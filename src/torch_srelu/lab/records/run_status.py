@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ..util.patience import DEAD_AFTER, PATIENCE
-
-if TYPE_CHECKING:
-    from .history import Metrics
+from .history import Metrics
 
 FINISHED, DEAD, DIVERGED, UNFINISHED = "finished", "dead", "diverged", "unfinished"
 

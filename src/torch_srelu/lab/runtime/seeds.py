@@ -61,6 +61,34 @@ class DropoutStream:
         draws = torch.empty_like(x)
         return self._draw(draws, lambda t: t.exponential_(generator=self.generator))
 
+    def draw(self, values: Tensor, weights: Tensor) -> Tensor:
+        """One of the values along the last dimension, with probability proportional to its weight.
+
+        The smallest of exponential variables whose rates are the weights. A weight of 0 is never
+        drawn if there is one above it; where all are 0, any value may be. The gradient goes to the
+        value that was drawn.
+
+        Args:
+            values: (N, ..., K); N counts images.
+            weights: Likewise, float32 or better and not negative; they get no gradient.
+
+        Returns:
+            (N, ...).
+
+        Example:
+            >>> stream = DropoutStream(0, torch.device("cpu"))
+            >>> stream.seek(0)
+            >>> stream.draw(torch.tensor([[5.0, 6.0, 7.0]]), torch.tensor([[0.0, 2.0, 0.0]]))
+            tensor([6.])
+        """
+        times = self.exponential(weights)
+        # A time of 0 would make 0 / 0 of a weight that must not be drawn.
+        speeds = weights.detach() / times.clamp_min(torch.finfo(times.dtype).tiny)
+        numbers = torch.arange(weights.shape[-1], device=times.device)
+        drawn = speeds.argmax(-1, keepdim=True) == numbers
+        # No gather: its gradient would be added up with atomics, or sorted to be deterministic.
+        return torch.where(drawn, values, 0).sum(-1)
+
     def _draw(self, out: Tensor, draw: Callable[[Tensor], Tensor]) -> Tensor:
         """Draws for the whole batch; ``out`` gets this process's part."""
         if self.world == 1:

@@ -174,7 +174,7 @@ def _write_result(trainer: Trainer, record: Record, status: str) -> None:
             result["status"] = DIVERGED
     layers = [name for name, _ in trainer.net.activations()]
     run_record.write_run(record.folder, record.run, record.environment, result, layers)
-    checkpoints.drop_previous(record.folder)
+    (record.folder / checkpoints.PREVIOUS).unlink(missing_ok=True)
 
 
 def _starting_weights(root: Path | str, run: Run) -> dict[str, torch.Tensor] | None:

@@ -11,10 +11,8 @@ from torch import Tensor
 
 from torch_srelu import AdaptiveInit
 
-from ..config.run import Run
-from ..config.schedules import learning_rate
+from ..config.run import Run, learning_rate
 from ..data.datasets import dataset
-from ..data.pipeline import open_data_pipeline
 from ..models import network_registry
 from ..models.activation_registry import activation
 from ..records.history import History, Metrics
@@ -24,6 +22,7 @@ from ..runtime.seeds import DropoutStream
 from . import inspection
 from .clock import Clock
 from .evaluation import evaluate, top_errors
+from .pipeline import open_data_pipeline
 from .step import TrainingStep, copy_all, forward, make_optimizer
 
 

@@ -1,23 +1,39 @@
-"""Worker processes that decode images; images that cannot be decoded are skipped and named."""
+"""Decodes images in worker processes; those that cannot be decoded are skipped and named."""
 
 from __future__ import annotations
 
+import io
 import warnings
-from collections.abc import Generator, Iterable, Sequence
-from functools import partial
+from collections.abc import Generator, Iterable
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from ..data_errors import DataError
-from .crops import CROP_SIZE
-from .decoding import UNREADABLE, cut, decode
+from ..datasets import DataError
 from .listing import Listing
 
+STORED_SIZE = 256  # height and width to which all images are resized first
+CROP_SIZE = 224  # height and width of a crop
 MAX_UNREADABLE_SHARE = 0.001  # of all images; more than that is no accident
 _PREFETCHED = 4  # batches that each worker decodes in advance
+# What Pillow raises for files that are damaged, cut short, absurdly large or no images at all.
+_UNREADABLE = (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError)
+
+
+def decode(raw: bytes) -> Tensor:
+    """The image (3, 256, 256), uint8: red, green and blue, stretched to a square.
+
+    Raises one of `_UNREADABLE` if it cannot be read to its end.
+    """
+    with Image.open(io.BytesIO(raw)) as image:
+        # Large JPEGs are decoded at a fraction of their size.
+        image.draft("RGB", (STORED_SIZE, STORED_SIZE))
+        square = image.convert("RGB").resize((STORED_SIZE, STORED_SIZE), Image.Resampling.BILINEAR)
+    return torch.from_numpy(np.array(square)).permute(2, 0, 1)
 
 
 class CropRequest(NamedTuple):
@@ -38,91 +54,74 @@ class DecodedBatch(NamedTuple):
     unreadable: list[str]
 
 
-class _CropDataset(Dataset):
-    """Decodes crops of listed images; None where an image cannot be decoded."""
+class _DecodedBatches(Dataset):
+    """Maps the crops of a batch to the decoded batch; see `decode_batches`."""
 
-    def __init__(self, listing: Listing) -> None:
-        self.listing = listing
+    def __init__(self, listing: Listing, fill: bool) -> None:
+        self.listing, self.fill = listing, fill
 
-    def __getitem__(self, crop: CropRequest) -> tuple[CropRequest, Tensor | None]:
-        try:
-            image = decode(self.listing.read(crop.image))
-        except UNREADABLE:
-            return crop, None
-        return crop, cut(image, crop.top, crop.left, crop.mirrored, crop.size)
-
-
-def _collate(
-    samples: Sequence[tuple[CropRequest, Tensor | None]], *, listing: Listing, fill: bool
-) -> DecodedBatch:
-    unreadable = [listing.name(crop.image) for crop, pixels in samples if pixels is None]
-    readable = [(crop.image, pixels) for crop, pixels in samples if pixels is not None]
-    if not readable:
-        size = samples[0][0].size
-        nothing = torch.empty(0, 3, size, size, dtype=torch.uint8)
-        return DecodedBatch(nothing, listing.labels[:0], unreadable)
-    if fill:
-        readable += [readable[i % len(readable)] for i in range(len(unreadable))]
-    labels = listing.labels[[index for index, _ in readable]]
-    return DecodedBatch(torch.stack([pixels for _, pixels in readable]), labels, unreadable)
+    def __getitem__(self, crops: list[CropRequest]) -> DecodedBatch:
+        indices, pixels, unreadable = [], [], []
+        for index, top, left, mirrored, size in crops:
+            try:
+                image = decode(self.listing.read(index))
+            except _UNREADABLE:
+                unreadable.append(self.listing.name(index))
+                continue
+            part = image[:, top : top + size, left : left + size]
+            pixels.append(part.flip(2) if mirrored else part)
+            indices.append(index)
+        if self.fill and pixels:
+            places = [i % len(pixels) for i in range(len(crops))]
+            pixels, indices = [pixels[i] for i in places], [indices[i] for i in places]
+        images = torch.stack(pixels) if pixels else torch.empty(0, dtype=torch.uint8)
+        return DecodedBatch(images, self.listing.labels[indices], unreadable)
 
 
-class DecodingLoader:
+def decode_batches(
+    listing: Listing,
+    batches: Iterable[list[CropRequest]],
+    workers: int,
+    skipped: set[str],
+    *,
+    fill: bool = False,
+    pinned: bool = False,
+) -> Generator[DecodedBatch]:
     """Decodes batches of crops in worker processes, in the order of ``batches``.
 
     Args:
         listing: The images.
-        batches: Iterated anew for each pass: the crops of each batch.
+        batches: The crops of each batch.
         workers: Worker processes; 0 decodes in this one.
+        skipped: Gets the names of images that cannot be decoded; too many are an error.
         fill: Whether another image of the batch takes the place of a skipped one, so that batches
             keep their size; otherwise they become smaller, and an empty one is left out.
         pinned: Whether batches come in pinned memory.
-
-    Attributes:
-        unreadable: Names of the images that were skipped so far.
     """
-
-    def __init__(
-        self,
-        listing: Listing,
-        batches: Iterable[list[CropRequest]],
-        workers: int,
-        *,
-        fill: bool,
-        pinned: bool,
-    ) -> None:
-        self.listing, self.fill, self.unreadable = listing, fill, set[str]()
-        self._loader = DataLoader(
-            _CropDataset(listing),
-            batch_sampler=batches,  # type: ignore[arg-type]  # crops in the place of indices
-            num_workers=workers,
-            collate_fn=partial(_collate, listing=listing, fill=fill),
-            pin_memory=pinned,
-            prefetch_factor=_PREFETCHED if workers else None,
-        )
-
-    def __iter__(self) -> Generator[DecodedBatch]:
-        for batch in self._loader:
-            self._skip(batch.unreadable)
-            if len(batch.images):
-                yield batch
-            elif self.fill:
-                raise DataError(
-                    f"no image of a whole batch can be decoded, first {batch.unreadable[0]}: "
-                    "replace or remove it"
-                )
-
-    def _skip(self, names: list[str]) -> None:
-        """Notes images that cannot be decoded; too many of them are an error."""
-        new = sorted(set(names) - self.unreadable)
-        self.unreadable.update(new)
-        allowed = max(1, int(MAX_UNREADABLE_SHARE * len(self.listing)))
-        if len(self.unreadable) > allowed:
-            shown = ", ".join(sorted(self.unreadable)[:5])
+    loader = DataLoader(
+        _DecodedBatches(listing, fill),
+        sampler=batches,
+        batch_size=None,
+        num_workers=workers,
+        pin_memory=pinned,
+        prefetch_factor=_PREFETCHED if workers else None,
+    )
+    allowed = max(1, int(MAX_UNREADABLE_SHARE * len(listing)))
+    for batch in loader:
+        new = sorted(set(batch.unreadable) - skipped)
+        skipped.update(new)
+        if len(skipped) > allowed:
+            shown = ", ".join(sorted(skipped)[:5])
             raise DataError(
-                f"{len(self.unreadable)} of {len(self.listing):,} images in {self.listing.root} "
-                f"cannot be decoded, more than the {allowed} that are skipped: {shown}. Replace or "
-                "remove them"
+                f"{len(skipped)} of {len(listing):,} images in {listing.root} cannot be decoded, "
+                f"more than the {allowed} that are skipped: {shown}. Replace or remove them"
             )
         for name in new:
             warnings.warn(f"{name} cannot be decoded and is skipped", stacklevel=2)
+        if len(batch.images):
+            yield batch
+        elif fill:
+            raise DataError(
+                f"no image of a whole batch can be decoded, first {batch.unreadable[0]}: "
+                "replace or remove it"
+            )

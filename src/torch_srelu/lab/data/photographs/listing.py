@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data_errors import DataError
+from ..datasets import DataError
 
 PARTS = ("train", "val")
 SUFFIXES = (".jpeg", ".jpg", ".png", ".webp", ".bmp")
@@ -75,10 +75,10 @@ def from_folders(root: Path, part: str) -> Listing:
     Example:
         >>> from_folders(Path("nowhere"), "train")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        torch_srelu.lab.data.data_errors.DataError: nowhere/train has no class folders: ...
+        torch_srelu.lab.data.datasets.DataError: nowhere/train has no class folders: ...
     """
     folder = root / part
-    classes = _classes(folder)
+    classes = sorted(path.name for path in folder.glob("[!.]*") if path.is_dir())
     if not classes:
         raise DataError(
             f"{folder} has no class folders: expected {folder}/CLASS/IMAGE for every class, or tar "
@@ -101,18 +101,12 @@ def from_folders(root: Path, part: str) -> Listing:
     return Listing(root, tuple(classes), torch.tensor(labels), np.array(names))
 
 
-def _classes(folder: Path) -> list[str]:
-    if not folder.is_dir():
-        return []
-    return sorted(e.name for e in os.scandir(folder) if e.is_dir() and not e.name.startswith("."))
-
-
 def check_same_classes(train: Listing, val: Listing) -> None:
     """Raises DataError if the two parts do not have the same classes."""
     only = [sorted(set(a.classes) - set(b.classes)) for a, b in ((train, val), (val, train))]
     if any(only):
         found = "; ".join(
-            f"only in {part}: {_some(names)}"
+            f"only in {part}: {some_of(names)}"
             for part, names in zip(PARTS, only, strict=True)
             if names
         )
@@ -122,6 +116,7 @@ def check_same_classes(train: Listing, val: Listing) -> None:
         )
 
 
-def _some(names: list[str]) -> str:
+def some_of(names: list[str]) -> str:
+    """The first names of a list that may be long, for an error."""
     shown = ", ".join(names[:5])
     return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch_srelu._data_parallel import all_gather_objects
 
 from ...runtime.distributed import ProcessGroup
-from ..data_errors import DataError
+from ..datasets import DataError
 from .listing import PARTS, Listing, check_same_classes, from_folders
 from .shards import find_shards, from_shards
 
@@ -24,23 +24,18 @@ def open_images(root: Path | str, group: ProcessGroup) -> tuple[Listing, Listing
         root: The folder with the parts.
         group: The processes that train together.
     """
-    found, problem = None, None
+    root, problem, contents, found = Path(root), None, {}, []
     try:
-        found = _open(Path(root))
+        for part in PARTS:
+            found.append((from_shards if find_shards(root, part) else from_folders)(root, part))
+            contents |= found[-1].contents()
+        check_same_classes(*found)
     except DataError as error:
         problem = str(error)
-    contents = found[0].contents() | found[1].contents() if found else {}
     problem = _first_problem(problem, contents, group)
-    if problem is not None or found is None:
+    if problem is not None:
         raise DataError(problem)
-    return found
-
-
-def _open(root: Path) -> tuple[Listing, Listing]:
-    train, val = (
-        (from_shards if find_shards(root, part) else from_folders)(root, part) for part in PARTS
-    )
-    check_same_classes(train, val)
+    train, val = found
     return train, val
 
 

@@ -7,36 +7,66 @@ any step of any epoch.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ...runtime.distributed import ProcessGroup
+from ...runtime.seeds import generator
 from ..batches import TensorBatches, TrainingBatches, epoch_order, whole_steps
-from .crops import CROP_SIZE, MARGIN, STORED_SIZE, Crops, SubtractMean, central_crops, random_crops
-from .decoding_workers import CropRequest, DecodedBatch, DecodingLoader
+from .decoding_workers import (
+    CROP_SIZE,
+    STORED_SIZE,
+    CropRequest,
+    DecodedBatch,
+    decode_batches,
+)
 from .listing import Listing
 
+MARGIN = STORED_SIZE - CROP_SIZE
 _BATCH = 256  # images at a time, where the size of a batch does not matter
+# Red, green and blue of an average ImageNet image, subtracted; nothing else is done to pixels.
+MEAN = (123.0, 117.0, 104.0)
 
 
-class _EpochSampler:
-    """The crops of this process in each step of an epoch, from a step on."""
+class Crops(NamedTuple):
+    """Where each image is cut, and whether it is mirrored; all (N,)."""
 
-    def __init__(self, images: int, batch: int, seed: int, share: slice) -> None:
-        self.images, self.batch, self.seed, self.share = images, batch, seed, share
-        self.epoch = self.step = 0
+    top: Tensor
+    left: Tensor
+    mirrored: Tensor
 
-    def __iter__(self) -> Iterator[list[CropRequest]]:
-        order = epoch_order(self.images, self.batch, self.seed, self.epoch)
-        crops = random_crops(self.images, self.seed, self.epoch)
-        for chosen in order[self.step :, self.share]:
-            yield _crop_requests(chosen, crops)
+    def at(self, chosen: Tensor) -> Crops:
+        """The crops of the ``chosen`` images."""
+        return Crops(*(values[chosen] for values in self))
 
 
-def _crop_requests(chosen: Tensor, crops: Crops) -> list[CropRequest]:
-    columns = (chosen, *crops.at(chosen))
-    return [CropRequest(*values) for values in zip(*(c.tolist() for c in columns), strict=True)]
+def random_crops(images: int, seed: int, epoch: int) -> Crops:
+    """The crop of each of ``images`` images in ``epoch``: depends on the seed and the epoch alone.
+
+    Example:
+        >>> crops = random_crops(1000, seed=1, epoch=0)
+        >>> int(crops.top.min()), int(crops.top.max())
+        (0, 32)
+    """
+    draws = generator(seed, "augmentation", epoch)
+    top, left = torch.randint(MARGIN + 1, (2, images), generator=draws)
+    return Crops(top, left, torch.rand(images, generator=draws) < 0.5)
+
+
+class SubtractMean:
+    """Subtracts the mean color: images (N, 3, H, W) in float32.
+
+    Always in channels_last, so that a network rounds alike wherever the images come from. The mean
+    is copied to the device once: a captured step could not do so.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.mean = torch.tensor(MEAN, device=device)[:, None, None]
+
+    def __call__(self, images: Tensor) -> Tensor:
+        return images.to(torch.float32, memory_format=torch.channels_last) - self.mean
 
 
 class StreamedBatches(TrainingBatches):
@@ -63,15 +93,12 @@ class StreamedBatches(TrainingBatches):
         group: ProcessGroup,
         workers: int,
     ) -> None:
+        self.listing, self.batch, self.seed, self.workers = listing, batch, seed, workers
         self.steps, self.device = whole_steps(len(listing), batch), device
-        share = group.share(batch)
-        self._sampler = _EpochSampler(len(listing), batch, seed, share)
-        pinned = device.type == "cuda"
-        self.loader = DecodingLoader(listing, self._sampler, workers, fill=True, pinned=pinned)
-        self.skipped = self.loader.unreadable
+        self.share, self.skipped = group.share(batch), set[str]()
         self._batches: Generator[DecodedBatch] | None = None
         self._left = 0  # batches of the epoch that were not taken yet
-        local = share.stop - share.start
+        local = self.share.stop - self.share.start
         shape = (local, 3, CROP_SIZE, CROP_SIZE)
         self.pixels = torch.zeros(shape, dtype=torch.uint8, device=device)
         self.labels = torch.zeros(local, dtype=torch.int64, device=device)
@@ -79,8 +106,15 @@ class StreamedBatches(TrainingBatches):
 
     def begin(self, epoch: int, step: int = 0) -> None:
         self.close()
-        self._sampler.epoch, self._sampler.step = epoch, step
-        self._batches, self._left = iter(self.loader), self.steps - step
+        order = epoch_order(len(self.listing), self.batch, self.seed, epoch)
+        crops = random_crops(len(self.listing), self.seed, epoch)
+        steps = (torch.stack((i, *crops.at(i)), 1).tolist() for i in order[step:, self.share])
+        requests = ([CropRequest(*row) for row in rows] for rows in steps)
+        pinned = self.device.type == "cuda"
+        self._batches = decode_batches(
+            self.listing, requests, self.workers, self.skipped, fill=True, pinned=pinned
+        )
+        self._left = self.steps - step
 
     def close(self) -> None:
         """Ends the workers of this epoch.
@@ -146,24 +180,26 @@ def _cropped(images: Tensor, chosen: Tensor, crops: Crops) -> Tensor:
     return pixels.permute(0, 3, 1, 2)
 
 
+def _all_images(listing: Listing, crop: CropRequest) -> list[list[CropRequest]]:
+    """The same crop of every image."""
+    requests = [crop._replace(image=i) for i in range(len(listing))]
+    return [requests[start : start + _BATCH] for start in range(0, len(requests), _BATCH)]
+
+
 def decode_all(
     listing: Listing, device: torch.device, workers: int
 ) -> tuple[Tensor, Tensor, set[str]]:
     """All images (N, 3, 256, 256), uint8, in channels_last; classes; names that were skipped."""
-    batches = [
-        [CropRequest(i, size=STORED_SIZE) for i in chosen.tolist()]
-        for chosen in torch.arange(len(listing)).split(_BATCH)
-    ]
-    loader = DecodingLoader(listing, batches, workers, fill=False, pinned=False)
+    batches = _all_images(listing, CropRequest(0, size=STORED_SIZE))
     shape = (len(listing), 3, STORED_SIZE, STORED_SIZE)
     layout = torch.channels_last
     images = torch.empty(shape, dtype=torch.uint8, device=device, memory_format=layout)
-    labels, done = [listing.labels[:0]], 0
-    for pixels, numbers, _ in loader:
+    labels, done, skipped = [listing.labels[:0]], 0, set[str]()
+    for pixels, numbers, _ in decode_batches(listing, batches, workers, skipped):
         images[done : done + len(pixels)].copy_(pixels)
         labels.append(numbers)
         done += len(pixels)
-    return images[:done], torch.cat(labels).to(device), loader.unreadable
+    return images[:done], torch.cat(labels).to(device), skipped
 
 
 def center_crops(images: Tensor) -> Iterator[Tensor]:
@@ -180,12 +216,8 @@ def decode_center_crops(
 
     The names of the others are added to ``skipped``.
     """
-    middle = central_crops(len(listing))
-    indices = torch.arange(len(listing)).split(_BATCH)
-    batches = [_crop_requests(chosen, middle) for chosen in indices]
-    pinned = device.type == "cuda"
-    loader = DecodingLoader(listing, batches, workers, fill=False, pinned=pinned)
-    subtract_mean = SubtractMean(device)
-    for images, labels, _ in loader:
+    batches = _all_images(listing, CropRequest(0, MARGIN // 2, MARGIN // 2))
+    subtract_mean, unreadable, pinned = SubtractMean(device), set[str](), device.type == "cuda"
+    for images, labels, _ in decode_batches(listing, batches, workers, unreadable, pinned=pinned):
         yield subtract_mean(images.to(device)), labels.to(device)
-    skipped |= loader.unreadable
+    skipped |= unreadable

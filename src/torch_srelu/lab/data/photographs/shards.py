@@ -14,8 +14,8 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import torch
 
-from ..data_errors import DataError
-from .listing import PARTS, SUFFIXES, Listing
+from ..datasets import DataError
+from .listing import PARTS, SUFFIXES, Listing, some_of
 
 _NUMBERED = re.compile(r"(.*?)(\d+)\.tar")
 _LABEL = ".cls"
@@ -71,10 +71,9 @@ def _check_complete(shards: list[Path]) -> None:
         first = min(numbers) if min(numbers) <= 1 else 0
         missing = sorted(set(range(first, max(numbers) + 1)) - numbers)
         if missing:
-            named = ", ".join(f"{stem}{n:0{width}}.tar" for n in missing[:5])
-            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+            named = some_of([f"{stem}{n:0{width}}.tar" for n in missing])
             raise DataError(
-                f"{shards[0].parent} lacks {named}{more}: an epoch needs every shard up to the "
+                f"{shards[0].parent} lacks {named}: an epoch needs every shard up to the "
                 "last, so complete the folder"
             )
 

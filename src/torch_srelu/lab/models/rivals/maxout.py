@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from ...runtime.seeds import DropoutStream, StochasticModule
-from .sampling import draw
 
 
 def _pieces(z: Tensor, pieces: int) -> tuple[Tensor, ...]:
@@ -78,7 +77,7 @@ class ProbMaxout(StochasticModule):
         wide = values.to(torch.promote_types(values.dtype, torch.float32))
         chances = (self.sharpness * wide).softmax(-1)
         if self.training:
-            return draw(values, chances, self.own_stream())
+            return self.own_stream().draw(values, chances)
         return (chances * wide).sum(-1).to(z.dtype)
 
     def extra_repr(self) -> str:

@@ -15,9 +15,8 @@ from torch import Tensor
 
 from ...runtime.seeds import DropoutStream, StochasticModule
 from ..activation_registry import ActivationSpec
-from ..layers import ConvSpec, DenseSpec
-from ..sequential import LRNSpec, PoolSpec, SequentialSpec
-from .sampling import draw
+from ..layers import LRN, ConvSpec, DenseSpec
+from ..sequential import PoolSpec, SequentialSpec
 
 
 class StochasticPool2d(StochasticModule):
@@ -48,10 +47,14 @@ class StochasticPool2d(StochasticModule):
         self.window, self.stride = window, stride
 
     def forward(self, x: Tensor) -> Tensor:
-        _refuse_negative(x)
-        return self._draw(x) if self.training else self._expect(x)
-
-    def _draw(self, x: Tensor) -> Tensor:
+        capturing = x.is_cuda and torch.cuda.is_current_stream_capturing()
+        if not capturing and bool((x < 0).any()):
+            raise ValueError(
+                "stochastic pooling draws each value with a probability proportional to it, and "
+                f"got negative ones (down to {x.min().item():g}): let ReLU come before it"
+            )
+        if not self.training:
+            return self._expectation(x)
         # Zeros beyond the border fill the cut windows: they are never drawn before a value.
         height, width = (-(size - self.window) % self.stride for size in x.shape[2:])
         x = F.pad(x, (0, width, 0, height))
@@ -59,9 +62,9 @@ class StochasticPool2d(StochasticModule):
             x = x.unfold(dim, self.window, self.stride)
         values = x.flatten(-2)  # (N, C, h, w, window^2)
         wide = values.to(torch.promote_types(x.dtype, torch.float32))
-        return draw(values, wide, self.own_stream())
+        return self.own_stream().draw(values, wide)
 
-    def _expect(self, x: Tensor) -> Tensor:
+    def _expectation(self, x: Tensor) -> Tensor:
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         # Both means are over the same values: their number cancels.
         square, mean = (
@@ -74,29 +77,16 @@ class StochasticPool2d(StochasticModule):
         return f"{self.window}, stride={self.stride}"
 
 
-def _refuse_negative(x: Tensor) -> None:
-    if x.is_cuda and torch.cuda.is_current_stream_capturing():
-        return
-    if bool((x < 0).any()):
-        raise ValueError(
-            "stochastic pooling draws each value with a probability proportional to it, and got "
-            f"negative ones (down to {x.min().item():g}): let ReLU come before it"
-        )
-
-
-NON_NEGATIVE = ("relu",)  # activations that stochastic pooling may follow
-
-
 @dataclass(frozen=True)
 class StochasticPoolingSpec(SequentialSpec):
     """A network with stochastic pooling after its activations."""
 
     def incompatibility(self, act: ActivationSpec) -> str | None:
-        if act.name in NON_NEGATIVE:
+        if act.name == "relu":
             return None
         return (
             "stochastic pooling draws each value with a probability proportional to it, and "
-            f"{act.name} can give negative values; choose {' or '.join(NON_NEGATIVE)}"
+            f"{act.name} can give negative values; choose relu"
         )
 
 
@@ -104,7 +94,7 @@ def _network(channels: int, size: int, classes: int) -> StochasticPoolingSpec:
     convolutions = [
         layer
         for name in ("conv1", "conv2", "conv3")
-        for layer in (ConvSpec(name, 64, 5, padding=2), PoolSpec(StochasticPool2d), LRNSpec())
+        for layer in (ConvSpec(name, 64, 5, padding=2), PoolSpec(StochasticPool2d), LRN)
     ]
     return StochasticPoolingSpec(
         channels, size, classes, (*convolutions, DenseSpec("y", classes, acts=False))

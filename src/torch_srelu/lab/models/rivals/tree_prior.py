@@ -156,10 +156,5 @@ class TreePriorSpec(SequentialSpec):
         return TreeNetwork(self.build_layers(builder), TreePrior(torch.tensor(self.superclass)))
 
 
-def _network() -> TreePriorSpec:
-    cifar100 = dataset("cifar100")
-    body = cnn(cifar100.classes)
-    return TreePriorSpec(body.channels, body.size, body.classes, body.layers, cifar100.superclasses)
-
-
-NETWORKS = {"tree-cifar100": _network()}
+_CIFAR100 = dataset("cifar100")
+NETWORKS = {"tree-cifar100": TreePriorSpec(3, 32, 100, cnn(100).layers, _CIFAR100.superclasses)}

@@ -4,55 +4,38 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..._text import counted
-from ..runtime.distributed import ProcessGroup
-from .batches import TensorBatches, TrainingBatches
-from .data_errors import DataError
-from .datasets import dataset
-from .locations import cache_folder, locate
-from .photographs.crops import STORED_SIZE
-from .photographs.listing import Listing
-from .photographs.opening import open_images
-from .photographs.photograph_batches import (
+from ..config.run import Run
+from ..data.batches import TensorBatches, TrainingBatches
+from ..data.datasets import DataError, dataset
+from ..data.locations import cache_folder, locate
+from ..data.photographs.decoding_workers import STORED_SIZE
+from ..data.photographs.listing import Listing
+from ..data.photographs.opening import open_images
+from ..data.photographs.photograph_batches import (
     ResidentBatches,
     StreamedBatches,
     center_crops,
     decode_all,
     decode_center_crops,
 )
-from .preprocess import fit
-from .tensors import load, split
+from ..data.preprocess import fit
+from ..data.tensors import load, split
+from ..runtime.distributed import ProcessGroup
 
 EVALUATION_BATCH = 500  # images at a time, where no gradients are needed
 # Photographs that take less than this are decoded once and stay on the device.
 RESIDENT_BYTES = 8 << 30
 _MAX_WORKERS = 16  # more would not be faster than the device
 
-T = TypeVar("T")
 LabeledBatch = tuple[Tensor, Tensor]  # images (B, C, H, W) without augmentation, and their classes
-
-
-class DataConfig(Protocol):
-    """The decisions of a run that its data depend on."""
-
-    @property
-    def dataset(self) -> str: ...
-    @property
-    def preprocessing(self) -> str: ...
-    @property
-    def augmentation(self) -> str: ...
-    @property
-    def validation(self) -> float: ...
-    @property
-    def batch(self) -> int: ...
-    @property
-    def seed(self) -> int: ...
 
 
 class DataPipeline:
@@ -86,14 +69,14 @@ class DataPipeline:
 
 
 def open_data_pipeline(
-    run: DataConfig, root: Path | str | None, device: torch.device, group: ProcessGroup
+    run: Run, root: Path | str | None, device: torch.device, group: ProcessGroup
 ) -> DataPipeline:
     """Reads the training part of the run's data set; its test part stays closed."""
     photographs = dataset(run.dataset).kind == "photographs"
     return (PhotographPipeline if photographs else TensorPipeline)(run, root, device, group)
 
 
-def _split_training(labels: Tensor, run: DataConfig) -> tuple[Tensor, Tensor]:
+def _split_training(labels: Tensor, run: Run) -> tuple[Tensor, Tensor]:
     """Indices of the images that are trained on and of those held out for validation."""
     used, held_out = split(labels, run.validation)
     if len(held_out) and len(used) < run.batch:
@@ -108,7 +91,7 @@ class TensorPipeline(DataPipeline):
     """Images that are small enough to be prepared once and kept on the device."""
 
     def __init__(
-        self, run: DataConfig, root: Path | str | None, device: torch.device, group: ProcessGroup
+        self, run: Run, root: Path | str | None, device: torch.device, group: ProcessGroup
     ) -> None:
         self.run, self.root, self.device, self.group = run, root, device, group
         images, labels = load(run.dataset, "train", root)
@@ -149,13 +132,13 @@ class TensorPipeline(DataPipeline):
         return self._prepare(*load(self.run.dataset, "test", self.root))
 
 
-class _Reiterable(Generic[T]):
+@dataclass
+class _Reiterable:
     """Calls ``make`` anew for each iteration."""
 
-    def __init__(self, make: Callable[[], Iterator[T]]) -> None:
-        self.make = make
+    make: Callable[[], Iterator[Any]]
 
-    def __iter__(self) -> Iterator[T]:
+    def __iter__(self) -> Iterator[Any]:
         return self.make()
 
 
@@ -167,7 +150,7 @@ class PhotographPipeline(DataPipeline):
     """
 
     def __init__(
-        self, run: DataConfig, root: Path | str | None, device: torch.device, group: ProcessGroup
+        self, run: Run, root: Path | str | None, device: torch.device, group: ProcessGroup
     ) -> None:
         self.run, self.device, self.group = run, device, group
         self.workers = min(_MAX_WORKERS, (os.cpu_count() or 1) // group.world)
@@ -180,9 +163,8 @@ class PhotographPipeline(DataPipeline):
             )
         used, held_out = _split_training(train.labels, run)
         self.train, self.held_out = train.select(used), train.select(held_out)
-        self.images: Tensor | None = None  # decoded, on the device
+        self.images, self._skipped = None, set[str]()  # images are decoded and on the device
         self._first: Tensor | None = None
-        self._skipped: set[str] = set()
         if len(used) * 3 * STORED_SIZE**2 <= RESIDENT_BYTES:
             self.images, labels, self._skipped = decode_all(self.train, device, self.workers)
             self.batches = ResidentBatches(self.images, labels, run.batch, run.seed, group)
@@ -193,19 +175,18 @@ class PhotographPipeline(DataPipeline):
 
     def first(self, count: int) -> Tensor:
         if self._first is None or len(self._first) < count:
-            self._first = next(self._center_crops(0, count, 1))
+            self._first = next(self._center_crops(slice(count)))
         return self._first[:count]
 
     def local_images(self) -> Iterable[Tensor]:
-        rank, world = self.group.rank, self.group.world
-        return _Reiterable(lambda: self._center_crops(rank, None, world))
+        part = slice(self.group.rank, None, self.group.world)
+        return _Reiterable(lambda: self._center_crops(part))
 
-    def _center_crops(self, start: int, stop: int | None, step: int) -> Iterator[Tensor]:
-        part = slice(start, stop, step)
+    def _center_crops(self, part: slice) -> Iterator[Tensor]:
         if self.images is not None:
             return center_crops(self.images[part])
-        chosen = torch.arange(len(self.train))[part]
-        return (images for images, _ in self._decode(self.train.select(chosen)))
+        chosen = self.train.select(torch.arange(len(self.train))[part])
+        return (images for images, _ in self._decode(chosen))
 
     def _decode(self, listing: Listing) -> Iterator[LabeledBatch]:
         return decode_center_crops(listing, self.device, self.workers, self._skipped)

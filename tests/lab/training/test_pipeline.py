@@ -8,9 +8,7 @@ import torch
 from photographs import write_folders
 
 from torch_srelu.lab.config.run import Run
-from torch_srelu.lab.data import pipeline
-from torch_srelu.lab.data.data_errors import DataError
-from torch_srelu.lab.data.datasets import DATASETS
+from torch_srelu.lab.data.datasets import DATASETS, DataError
 from torch_srelu.lab.data.photographs.photograph_batches import ResidentBatches, StreamedBatches
 from torch_srelu.lab.models import network_registry
 from torch_srelu.lab.models.layers import normal
@@ -23,6 +21,7 @@ from torch_srelu.lab.models.sequential import (
 )
 from torch_srelu.lab.records import checkpoints, run_record
 from torch_srelu.lab.runtime.distributed import ProcessGroup
+from torch_srelu.lab.training import pipeline
 from torch_srelu.lab.training.callbacks import Stopped
 from torch_srelu.lab.training.loop import train
 
