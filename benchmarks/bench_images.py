@@ -27,7 +27,7 @@ import places
 from torch_srelu.lab.config.run import Run
 from torch_srelu.lab.data.datasets import dataset
 from torch_srelu.lab.data.locations import locate
-from torch_srelu.lab.paper.rows import SYSTEMS
+from torch_srelu.lab.paper.row_recipes import SYSTEMS
 from torch_srelu.lab.records.collect_env import environment
 from torch_srelu.lab.runtime.distributed import ProcessGroup, choose_device
 from torch_srelu.lab.training import pipeline

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from torch_srelu.lab.paper.rows import SYSTEMS
+from torch_srelu.lab.paper.row_recipes import SYSTEMS
 
 ROOT = Path(__file__).parents[2]
 

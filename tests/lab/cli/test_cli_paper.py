@@ -13,11 +13,11 @@ from command import process, srelu
 from reproduction import WRONG, ended
 from specimens import record_of
 
-from torch_srelu.lab.cli.board import ProgressLines, RunProgress
+from torch_srelu.lab.cli.progress_board import ProgressLines, RunProgress
 from torch_srelu.lab.cli.terminal import console
 from torch_srelu.lab.engine.local_processes import Event
 from torch_srelu.lab.paper.experiments import required_runs, select_experiments
-from torch_srelu.lab.paper.rows import ROWS
+from torch_srelu.lab.paper.row_recipes import ROWS
 from torch_srelu.lab.records import run_record
 
 COLLECT = "paper collect headline-cifar10"

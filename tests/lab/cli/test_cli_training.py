@@ -16,8 +16,8 @@ from rich.console import Console
 from specimens import record_of, specimen
 
 from torch_srelu.lab.analysis.comparison import rival_names
-from torch_srelu.lab.cli import train_commands
-from torch_srelu.lab.cli.board import Board, shown
+from torch_srelu.lab.cli import compare_train_commands
+from torch_srelu.lab.cli.progress_board import Board, shown
 from torch_srelu.lab.cli.run_arguments import chosen_runs, parse_settings
 from torch_srelu.lab.config.recipes import recipe
 from torch_srelu.lab.engine.scheduling import Event, progress_event
@@ -179,7 +179,7 @@ def heard() -> Iterator[None]:
 @pytest.mark.usefixtures("heard")
 def test_the_first_ctrl_c_asks_and_a_repeated_key_counts_once(capsys, monkeypatch) -> None:
     monkeypatch.setattr(train_commands, "_REPEAT_SECONDS", math.inf)  # however slow this machine is
-    with train_commands._stop_on_interrupt() as stop:
+    with compare_train_commands._stop_on_interrupt() as stop:
         assert stop is not None
         assert not stop()
         for _ in range(2):
@@ -195,7 +195,7 @@ def test_ctrl_c_is_left_alone_where_training_cannot_stop_at_a_step(why: str, mon
         monkeypatch.setenv("WORLD_SIZE", "2")
     try:
         handler = signal.getsignal(signal.SIGINT)
-        with train_commands._stop_on_interrupt() as stop:
+        with compare_train_commands._stop_on_interrupt() as stop:
             assert stop is None
             assert signal.getsignal(signal.SIGINT) is handler
     finally:
@@ -231,7 +231,7 @@ def test_board_shows_runs_by_rival_and_seed(board: Board) -> None:
 def test_board_is_live_on_a_terminal_and_lines_elsewhere(
     board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("torch_srelu.lab.cli.board.QUIET_SECONDS", 0)
+    monkeypatch.setattr("torch_srelu.lab.cli.progress_board.QUIET_SECONDS", 0)
     (now,) = board.running.values()
     for terminal in (True, False):
         output = io.StringIO()

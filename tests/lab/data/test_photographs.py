@@ -17,8 +17,8 @@ from torch_srelu.lab.data.datasets import DataError
 from torch_srelu.lab.data.photographs import decoding_workers
 from torch_srelu.lab.data.photographs import photograph_batches as batches_module
 from torch_srelu.lab.data.photographs.decoding_workers import decode
+from torch_srelu.lab.data.photographs.find_photographs import open_images
 from torch_srelu.lab.data.photographs.listing import Listing
-from torch_srelu.lab.data.photographs.opening import open_images
 from torch_srelu.lab.data.photographs.photograph_batches import (
     MEAN,
     ResidentBatches,

@@ -17,7 +17,7 @@ from torch_srelu.lab.config.run import Run
 from torch_srelu.lab.engine import worker
 from torch_srelu.lab.engine.local_processes import LOGS, Event, UnsavedRunsError, train_runs
 from torch_srelu.lab.paper.experiments import Experiment, required_runs
-from torch_srelu.lab.paper.rows import ROWS
+from torch_srelu.lab.paper.row_recipes import ROWS
 from torch_srelu.lab.records import checkpoints, run_record
 from torch_srelu.lab.training.loop import train
 

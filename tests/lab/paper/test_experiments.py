@@ -14,7 +14,7 @@ from torch_srelu.lab.paper.experiments import (
     select_experiments,
 )
 from torch_srelu.lab.paper.published import ERRORS, TABLES
-from torch_srelu.lab.paper.rows import ROWS, SYSTEMS
+from torch_srelu.lab.paper.row_recipes import ROWS, SYSTEMS
 
 
 def digits(activation: str, seed: int) -> Run:

@@ -10,7 +10,7 @@ from torch_srelu.lab.config.recipes import faithful
 from torch_srelu.lab.paper import learned_tables
 from torch_srelu.lab.paper.published import CIFAR10, CIFAR100, LEARNED
 from torch_srelu.lab.paper.results import PaperResults
-from torch_srelu.lab.paper.rows import ROWS
+from torch_srelu.lab.paper.row_recipes import ROWS
 
 
 def test_columns_are_means_of_the_runs_by_when_they_were_adapted(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from torch_srelu.lab.paper import paper_tables, parameter_counts
 from torch_srelu.lab.paper.experiments import required_runs, select_experiments
 from torch_srelu.lab.paper.published import LEARNED, TABLES
 from torch_srelu.lab.paper.results import PaperResults
-from torch_srelu.lab.paper.rows import ROWS, SLOPES, SYSTEMS
+from torch_srelu.lab.paper.row_recipes import ROWS, SLOPES, SYSTEMS
 from torch_srelu.lab.records import run_record
 
 KEYS = ["row", "condition", "paper", "ours", "protocol", "note"]

@@ -13,7 +13,7 @@ from torch_srelu.lab.config.run import Run
 from torch_srelu.lab.paper import paper_tables, results_page
 from torch_srelu.lab.paper.experiments import MAX_DEAD_SEEDS, required_runs, select_experiments
 from torch_srelu.lab.paper.results import PaperResults
-from torch_srelu.lab.paper.rows import ROWS, SLOPES
+from torch_srelu.lab.paper.row_recipes import ROWS, SLOPES
 
 
 def test_a_cell_has_the_seeds_of_all_its_blocks(paper_results: PaperResults) -> None:

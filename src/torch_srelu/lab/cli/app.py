@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 from torch_srelu import __version__
 
-from . import bench_command, data_commands, paper, report_command, train_commands
+from . import bench_command, compare_train_commands, data_commands, paper_commands, report_command
 from .terminal import one_line_errors
 
 
@@ -48,9 +48,11 @@ def _root(
     pass
 
 
-app.command("compare", epilog=train_commands.COMPARE_EXAMPLES)(train_commands.compare)
-app.command("train", epilog=train_commands.TRAIN_EXAMPLES)(train_commands.train)
+app.command("compare", epilog=compare_train_commands.COMPARE_EXAMPLES)(
+    compare_train_commands.compare
+)
+app.command("train", epilog=compare_train_commands.TRAIN_EXAMPLES)(compare_train_commands.train)
 app.command("report", epilog=report_command.EXAMPLES)(report_command.report)
 app.command("bench", epilog=bench_command.EXAMPLES)(bench_command.bench)
-app.add_typer(paper.app, name="paper")
+app.add_typer(paper_commands.app, name="paper")
 app.add_typer(data_commands.app, name="data")

@@ -27,11 +27,11 @@ from ..paper.experiments import (
 from ..paper.results import PaperResults, results_folder
 from ..records import archives, run_record
 from ..runtime.distributed import choose_device
-from .board import ProgressLines, RunProgress
+from .compare_train_commands import Device, RecordsFolder
 from .data_commands import DataFolder, check_data_folder
+from .progress_board import ProgressLines, RunProgress
 from .report_command import RECORDS
 from .terminal import INTERRUPTED, console, errors, fail
-from .train_commands import Device, RecordsFolder
 
 Blocks = Annotated[
     list[str] | None,

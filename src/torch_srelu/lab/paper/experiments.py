@@ -18,7 +18,7 @@ from ..records.run_record import Results
 from ..records.run_status import DEAD, FINISHED
 from ..util.choices import check_choice
 from .published import read_csv
-from .rows import ROWS, SLOPES, SYSTEMS
+from .row_recipes import ROWS, SLOPES, SYSTEMS
 
 OWN = "own"  # the length of a system that has its own, not that of the protocol
 MAX_DEAD_SEEDS = 5  # after these an experiment is given up: the protocol itself is at fault

@@ -18,7 +18,7 @@ from ..config.recipes import LENGTHS
 from ..config.run import Run
 from .published import CIFAR, CIFAR10, LEARNED, NOTES, TITLES, read_csv
 from .results import Entry, PaperResults, plain_entry
-from .rows import ROWS
+from .row_recipes import ROWS
 
 
 def make_tables(results: PaperResults) -> list[TextTable]:

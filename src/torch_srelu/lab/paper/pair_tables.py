@@ -16,7 +16,7 @@ from ..records.run_status import DEAD, DIVERGED
 from .experiments import BLOCKS, select_experiments, with_dependencies
 from .published import NOTES, read_csv
 from .results import Entry, PaperResults
-from .rows import LONGER, REUSED_EPOCHS, REUSED_SLOPE
+from .row_recipes import LONGER, REUSED_EPOCHS, REUSED_SLOPE
 
 
 class RowPair(NamedTuple):

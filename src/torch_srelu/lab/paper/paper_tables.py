@@ -15,7 +15,7 @@ from . import learned_tables, parameter_counts
 from .experiments import OWN, experiments_with
 from .published import NOTES, TABLES, TITLES, PublishedRow, PublishedTable
 from .results import Entry, PaperResults, epochs_in_words, plain_entry
-from .rows import LINEAR, SYSTEMS, is_short
+from .row_recipes import LINEAR, SYSTEMS, is_short
 
 NAMES = ("table1", "table2", "table3", "table4", "table5")
 HEADERS = ["model", "paper", "ours", "sd", "95 % interval", "n", "ema", "dead", "div."]

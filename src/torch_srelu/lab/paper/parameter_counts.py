@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 from ..analysis.comparison_tables import NOTHING, TextTable
 from ..models import network_registry
 from .published import IMAGENET, NOTES, TITLES, PublishedTable
-from .rows import ROWS, SYSTEMS
+from .row_recipes import ROWS, SYSTEMS
 
 _HEADS = "heads."  # of networks that have some in training alone
 

@@ -30,7 +30,7 @@ from .experiments import (
     select_experiments,
     with_dependencies,
 )
-from .rows import SYSTEMS, is_short, whole_length
+from .row_recipes import SYSTEMS, is_short, whole_length
 
 
 def results_folder() -> Path:

@@ -17,8 +17,8 @@ from ..data.batches import TensorBatches, TrainingBatches
 from ..data.datasets import DataError, dataset
 from ..data.locations import cache_folder, locate
 from ..data.photographs.decoding_workers import STORED_SIZE
+from ..data.photographs.find_photographs import open_images
 from ..data.photographs.listing import Listing
-from ..data.photographs.opening import open_images
 from ..data.photographs.photograph_batches import (
     ResidentBatches,
     StreamedBatches,

@@ -15,7 +15,7 @@ from torch_srelu.lab.paper.figures import record_figures
 from torch_srelu.lab.paper.figures.drawing import render
 from torch_srelu.lab.paper.figures.figure_list import FROM_RECORDS
 from torch_srelu.lab.paper.results import PaperResults
-from torch_srelu.lab.paper.rows import SYSTEMS
+from torch_srelu.lab.paper.row_recipes import SYSTEMS
 from torch_srelu.lab.records.run_record import Record
 
 

@@ -16,7 +16,7 @@ from torch_srelu.lab.models import network_registry
 from torch_srelu.lab.models.nin_networks import NETWORKS
 from torch_srelu.lab.models.sequential import PoolSpec, max_pool
 from torch_srelu.lab.paper.experiments import OWN, required_runs, select_experiments
-from torch_srelu.lab.paper.rows import SYSTEMS, is_short
+from torch_srelu.lab.paper.row_recipes import SYSTEMS, is_short
 from torch_srelu.lab.records import archives, run_record
 from torch_srelu.lab.runtime.distributed import ProcessGroup
 from torch_srelu.lab.training.loop import train

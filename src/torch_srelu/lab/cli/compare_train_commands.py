@@ -23,8 +23,8 @@ from ..training.callbacks import Progress, Stopped
 from ..training.loop import train as train_run
 from ..util import files
 from ..util.choices import check_choice
-from .board import Board, shown
 from .data_commands import DataFolder, check_data_folder
+from .progress_board import Board, shown
 from .report_command import PAGE, RECORDS, Baseline, write_page
 from .run_arguments import SETTINGS, chosen_runs, parse_settings, rivals_in_words
 from .tensorboard_writer import TensorBoardWriter
