@@ -178,7 +178,9 @@ def heard() -> Iterator[None]:
 
 @pytest.mark.usefixtures("heard")
 def test_the_first_ctrl_c_asks_and_a_repeated_key_counts_once(capsys, monkeypatch) -> None:
-    monkeypatch.setattr(train_commands, "_REPEAT_SECONDS", math.inf)  # however slow this machine is
+    monkeypatch.setattr(
+        compare_train_commands, "_REPEAT_SECONDS", math.inf
+    )  # however slow this machine is
     with compare_train_commands._stop_on_interrupt() as stop:
         assert stop is not None
         assert not stop()
