@@ -9,12 +9,13 @@ row; where nothing stands, the row has no entry.
 from __future__ import annotations
 
 import csv
-import tomllib
 from collections import defaultdict
-from importlib import resources
 from typing import NamedTuple
 
 from ..analysis.learned_parameters import LEARNED_NAMES
+from ..util.package_files import read_text, read_toml
+
+PACKAGE = "torch_srelu.lab.paper"
 
 CIFAR10, CIFAR100 = "cifar10", "cifar100"
 FLIPS10, FLIPS100 = "cifar10+flips", "cifar100+flips"
@@ -65,17 +66,12 @@ class PublishedTable(NamedTuple):
         return [row for row in (*self.rows, *self.beside) if condition in row.errors]
 
 
-def read_text(name: str) -> str:
-    """A file of this package."""
-    return resources.files("torch_srelu.lab.paper").joinpath(name).read_text(encoding="utf-8")
-
-
 def read_csv(name: str) -> list[dict[str, str]]:
     """The lines of a file of this package, by column."""
-    return list(csv.DictReader(read_text(name).splitlines()))
+    return list(csv.DictReader(read_text(PACKAGE, name).splitlines()))
 
 
-NOTES = tomllib.loads(read_text("notes.toml"))  # of the tables, by name
+NOTES = read_toml(PACKAGE, "notes.toml")  # of the tables, by name
 
 
 def _tables() -> dict[str, PublishedTable]:

@@ -11,10 +11,11 @@ from ..config.recipes import FAITHFUL, LENGTHS
 from ..config.rival_recipes import SHORT
 from ..records.run_status import DEAD, DIVERGED
 from ..util import files
+from ..util.package_files import read_text
 from ..util.patience import DEAD_AFTER, PATIENCE
 from . import difference_tables, fit_tables, pair_tables, paper_tables
 from .experiments import BLOCKS, REHEARSAL, with_dependencies
-from .published import NOTES, read_text
+from .published import NOTES, PACKAGE
 from .results import PaperResults, results_folder
 
 PAGE, FINDINGS = "docs/results.md", "docs/findings.md"
@@ -36,7 +37,7 @@ def render(results: PaperResults, findings: str) -> str:
     inputs = record_figures.google_net(results)
     tables = [t for n in paper_tables.NAMES for t in paper_tables.make_tables(n, results)]
     fits = _markdown(fit_tables.make_tables(results))
-    return read_text("results_page.md").format(
+    return read_text(PACKAGE, "results_page.md").format(
         overview=_picture(SHOWN, OVERVIEW) if learned else "",
         findings=findings,
         differences=headline(results),
