@@ -17,19 +17,10 @@ from ..util.package_files import read_text, read_toml
 
 PACKAGE = "torch_srelu.lab.paper"
 
-CIFAR10, CIFAR100 = "cifar10", "cifar100"
-FLIPS10, FLIPS100 = "cifar10+flips", "cifar100+flips"
-MNIST, IMAGENET = "mnist", "imagenet"
-CIFAR = (CIFAR10, CIFAR100)
-
-TITLES = {
-    CIFAR10: "CIFAR-10",
-    CIFAR100: "CIFAR-100",
-    FLIPS10: "CIFAR-10 with flips",
-    FLIPS100: "CIFAR-100 with flips",
-    MNIST: "MNIST",
-    IMAGENET: "ImageNet",
-}
+NOTES = read_toml(PACKAGE, "notes.toml")  # all words of the tables
+TITLES: dict[str, str] = NOTES["titles"]
+CIFAR = CIFAR10, CIFAR100 = "cifar10", "cifar100"
+IMAGENET = "imagenet"
 
 
 class PublishedRow(NamedTuple):
@@ -69,9 +60,6 @@ class PublishedTable(NamedTuple):
 def read_csv(name: str) -> list[dict[str, str]]:
     """The lines of a file of this package, by column."""
     return list(csv.DictReader(read_text(PACKAGE, name).splitlines()))
-
-
-NOTES = read_toml(PACKAGE, "notes.toml")  # of the tables, by name
 
 
 def _tables() -> dict[str, PublishedTable]:
