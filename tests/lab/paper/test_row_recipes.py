@@ -13,8 +13,8 @@ from photographs import write_folders
 from torch_srelu.lab.config.run import Run, learning_rate
 from torch_srelu.lab.data.datasets import DATASETS
 from torch_srelu.lab.models import network_registry
-from torch_srelu.lab.models.nin_networks import NETWORKS
 from torch_srelu.lab.models.sequential import PoolSpec, max_pool
+from torch_srelu.lab.models.sequential_networks import NETWORKS
 from torch_srelu.lab.paper.experiments import OWN, required_runs, select_experiments
 from torch_srelu.lab.paper.row_recipes import SYSTEMS, is_short
 from torch_srelu.lab.records import archives, run_record

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..runtime.seeds import Dropout
+from ..util.package_files import read_toml
 from .layers import LRN, ActivatedLayer, ConvSpec, DenseSpec, LayerBuilder, xavier
 from .network import LayeredNetwork, NetworkSpec
 
@@ -36,16 +37,9 @@ class InceptionWidths(NamedTuple):
     pool: int
 
 
-INCEPTIONS: dict[str, InceptionWidths] = {
-    "3a": InceptionWidths(64, 96, 128, 16, 32, 32),
-    "3b": InceptionWidths(128, 128, 192, 32, 96, 64),
-    "4a": InceptionWidths(192, 96, 208, 16, 48, 64),
-    "4b": InceptionWidths(160, 112, 224, 24, 64, 64),
-    "4c": InceptionWidths(128, 128, 256, 24, 64, 64),
-    "4d": InceptionWidths(112, 144, 288, 32, 64, 64),
-    "4e": InceptionWidths(256, 160, 320, 32, 128, 128),
-    "5a": InceptionWidths(256, 160, 320, 32, 128, 128),
-    "5b": InceptionWidths(384, 192, 384, 48, 128, 128),
+INCEPTIONS = {
+    name: InceptionWidths(*widths)
+    for name, widths in read_toml("torch_srelu.lab.models", "inceptions.toml").items()
 }
 POOLED_AFTER = ("3b", "4e")
 HEADS_AFTER = ("4a", "4d")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from ..util.choices import check_choice
-from . import googlenet, nin_networks
+from . import googlenet, sequential_networks
 from .network import NetworkSpec
-from .rivals import apl_network, dsn, linear, maxout_networks, stochastic_pooling, tree_prior
+from .rivals import dsn, stochastic_pooling, tree_prior
 
-_OTHERS = (maxout_networks, stochastic_pooling, apl_network, dsn, tree_prior, googlenet, linear)
-NETWORKS: dict[str, NetworkSpec] = {**nin_networks.NETWORKS}
-for module in _OTHERS:
+NETWORKS: dict[str, NetworkSpec] = {**sequential_networks.NETWORKS}
+for module in (stochastic_pooling, dsn, tree_prior, googlenet):
     NETWORKS |= module.NETWORKS
 
 

@@ -55,6 +55,9 @@ class GlobalAverage(nn.Module):
         return x.mean((2, 3), dtype=torch.promote_types(x.dtype, torch.float32))
 
 
+LayerSpec = ConvSpec | DenseSpec | PoolSpec | DropoutSpec | type[LRN | GlobalAverage]
+
+
 @dataclass(frozen=True)
 class SequentialSpec(NetworkSpec):
     """A network of one layer after the other.
@@ -66,7 +69,7 @@ class SequentialSpec(NetworkSpec):
         torch.Size([2, 10])
     """
 
-    layers: tuple[ConvSpec | DenseSpec | PoolSpec | DropoutSpec | type[LRN | GlobalAverage], ...]
+    layers: tuple[LayerSpec, ...]
 
     def incompatibility(self, act: ActivationSpec) -> str | None:
         pieces = any(isinstance(s, ConvSpec | DenseSpec) and s.pieces > 1 for s in self.layers)

@@ -14,18 +14,12 @@ from ..analysis.comparison import BaselineDifference
 from ..analysis.comparison_tables import NOTHING, TextTable, format_interval, paired_numbers
 from ..analysis.sample_statistics import FEWEST_PAIRS, PooledDeviation, holm
 from ..config.recipes import LENGTHS
+from ..util.package_files import read_toml
 from .experiments import BLOCKS
-from .published import ERRORS, NOTES, TITLES, read_csv
+from .published import ERRORS, NOTES, PACKAGE, TITLES
 from .results import PaperResults
 
-NAMES = {
-    "relu": "ReLU",
-    "lrelu": "LReLU",
-    "prelu": "PReLU",
-    "apl": "APL",
-    "srelu-manual": "SReLU by hand",
-    "srelu": "SReLU",
-}
+NAMES: dict[str, str] = NOTES["names"]
 
 
 class ComparisonFamily(NamedTuple):
@@ -54,13 +48,7 @@ class ComparisonFamily(NamedTuple):
 
 
 COMPARISONS = [
-    ComparisonFamily(
-        target=line["target"],
-        length=line["length"],
-        words=line["words"],
-        **{name: tuple(line[name].split()) for name in ("baselines", "blocks", "conditions")},
-    )
-    for line in read_csv("comparisons.csv")
+    ComparisonFamily(**fields) for fields in read_toml(PACKAGE, "comparisons.toml")["families"]
 ]
 FIRST, FURTHER = COMPARISONS[0], COMPARISONS[2]
 

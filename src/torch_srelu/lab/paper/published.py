@@ -9,26 +9,18 @@ row; where nothing stands, the row has no entry.
 from __future__ import annotations
 
 import csv
-import tomllib
 from collections import defaultdict
-from importlib import resources
 from typing import NamedTuple
 
 from ..analysis.learned_parameters import LEARNED_NAMES
+from ..util.package_files import read_text, read_toml
 
-CIFAR10, CIFAR100 = "cifar10", "cifar100"
-FLIPS10, FLIPS100 = "cifar10+flips", "cifar100+flips"
-MNIST, IMAGENET = "mnist", "imagenet"
-CIFAR = (CIFAR10, CIFAR100)
+PACKAGE = "torch_srelu.lab.paper"
 
-TITLES = {
-    CIFAR10: "CIFAR-10",
-    CIFAR100: "CIFAR-100",
-    FLIPS10: "CIFAR-10 with flips",
-    FLIPS100: "CIFAR-100 with flips",
-    MNIST: "MNIST",
-    IMAGENET: "ImageNet",
-}
+NOTES = read_toml(PACKAGE, "notes.toml")  # all words of the tables
+TITLES: dict[str, str] = NOTES["titles"]
+CIFAR = CIFAR10, CIFAR100 = "cifar10", "cifar100"
+IMAGENET = "imagenet"
 
 
 class PublishedRow(NamedTuple):
@@ -65,17 +57,9 @@ class PublishedTable(NamedTuple):
         return [row for row in (*self.rows, *self.beside) if condition in row.errors]
 
 
-def read_text(name: str) -> str:
-    """A file of this package."""
-    return resources.files("torch_srelu.lab.paper").joinpath(name).read_text(encoding="utf-8")
-
-
 def read_csv(name: str) -> list[dict[str, str]]:
     """The lines of a file of this package, by column."""
-    return list(csv.DictReader(read_text(name).splitlines()))
-
-
-NOTES = tomllib.loads(read_text("notes.toml"))  # of the tables, by name
+    return list(csv.DictReader(read_text(PACKAGE, name).splitlines()))
 
 
 def _tables() -> dict[str, PublishedTable]:

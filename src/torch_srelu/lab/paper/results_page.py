@@ -11,20 +11,17 @@ from ..config.recipes import FAITHFUL, LENGTHS
 from ..config.rival_recipes import SHORT
 from ..records.run_status import DEAD, DIVERGED
 from ..util import files
+from ..util.package_files import read_text
 from ..util.patience import DEAD_AFTER, PATIENCE
 from . import difference_tables, fit_tables, pair_tables, paper_tables
 from .experiments import BLOCKS, REHEARSAL, with_dependencies
-from .published import NOTES, read_text
+from .published import NOTES, PACKAGE
 from .results import PaperResults, results_folder
 
 PAGE, FINDINGS = "docs/results.md", "docs/findings.md"
 FIGURE, FUNCTIONS, OVERVIEW = "docs/figure4.svg", "docs/functions.svg", "docs/overview.svg"
 INPUTS = "docs/figure3.svg"
-SHOWN = "Test errors of NIN, the paper's and ours; below, what SReLU loses when it is changed"
-CAPTION = "Training loss on CIFAR-10 and CIFAR-100; test errors at the end"
-LEARNED = "The functions that SReLU learned, one run each, over 98 % of the inputs they saw"
-CHANNELS = "; thin: single channels, thick: the mean of all; scales differ"
-MAGNITUDES = "Mean magnitude of the inputs of GoogLeNet's SReLUs at the end, averaged over seeds"
+CAPTIONS: dict[str, str] = NOTES["captions"]
 README, BEGIN, END = "README.md", "<!-- results -->", "<!-- end of results -->"
 
 
@@ -36,8 +33,8 @@ def render(results: PaperResults, findings: str) -> str:
     inputs = record_figures.google_net(results)
     tables = [t for n in paper_tables.NAMES for t in paper_tables.make_tables(n, results)]
     fits = _markdown(fit_tables.make_tables(results))
-    return read_text("results_page.md").format(
-        overview=_picture(SHOWN, OVERVIEW) if learned else "",
+    return read_text(PACKAGE, "results_page.md").format(
+        overview=_picture("overview", Path(OVERVIEW).name) if learned else "",
         findings=findings,
         differences=headline(results),
         short_epochs=LENGTHS["short"]["cifar10"],
@@ -49,11 +46,11 @@ def render(results: PaperResults, findings: str) -> str:
         tables=_markdown(tables),
         ablations=_markdown(pair_tables.make_tables(results)),
         fits=f"## How they fit, and what is inside\n\n{fits}\n" if fits else "",
-        functions=f"## What was learned\n\n{_picture(LEARNED, FUNCTIONS, CHANNELS)}"
+        functions=f"## What was learned\n\n{_picture('functions', Path(FUNCTIONS).name)}"
         if learned
         else "",
-        figure3=f"## Figure 3\n\n{_picture(MAGNITUDES, INPUTS)}" if inputs else "",
-        convergence=CAPTION,
+        figure3=f"## Figure 3\n\n{_picture('magnitudes', Path(INPUTS).name)}" if inputs else "",
+        convergence=CAPTIONS["convergence"],
         figure4_file=Path(FIGURE).name,
         runs=markdown_table(_runs(results)),
         places=_places(results),
@@ -64,8 +61,9 @@ def _markdown(tables: Iterable[TextTable]) -> str:
     return "\n".join(map(markdown_table, tables))
 
 
-def _picture(caption: str, file: str, more: str = "") -> str:
-    return f"![{caption}]({Path(file).name})\n\n{caption}{more}.\n\n"
+def _picture(name: str, file: str) -> str:
+    caption, more = CAPTIONS[name], CAPTIONS["channels"] if name == "functions" else ""
+    return f"![{caption}]({file})\n\n{caption}{more}.\n\n"
 
 
 def headline(results: PaperResults) -> str:
@@ -77,7 +75,7 @@ def headline(results: PaperResults) -> str:
 def quoted(results: PaperResults) -> str:
     """What the README has between its marks."""
     text = _markdown(difference_tables.make_main_table(results))
-    text = f"![{SHOWN}]({OVERVIEW})\n\n{SHOWN}.\n\n{text}" if text else headline(results)
+    text = _picture("overview", OVERVIEW) + text if text else headline(results)
     return f"{BEGIN}\n\n{text}\n{END}"
 
 

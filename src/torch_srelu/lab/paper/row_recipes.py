@@ -1,4 +1,4 @@
-"""The run of every row: of the paper's tables, of rows beside them, and of questions of our own.
+"""The run of every row of the tables, and of questions of our own: read from rows.toml.
 
 A row ``nin+...`` is the protocol `faithful` with an activation. A whole system is trained as its
 authors did (`lab.config.rival_recipes`), with what all rows of the reproduction share: averaged
@@ -15,7 +15,8 @@ from typing import Any
 from ..config.recipes import CONDITIONS, FAITHFUL, faithful, recipe
 from ..config.rival_recipes import RECIPES, SHORT, rival
 from ..config.run import Run
-from .published import CIFAR, FLIPS10, FLIPS100
+from ..util.package_files import read_toml
+from .published import PACKAGE
 
 SLOPES = (0.01, 0.1, 0.2, 0.33)  # of LReLU, among which the validation data choose
 REUSED_SLOPE = 0.2  # that of a frozen SReLU
@@ -27,9 +28,9 @@ LONGER = 1.1  # the epochs of the control of compute, by those of SReLU
 RowRecipe = Callable[..., Run]
 
 
-def _nin(activation: str, condition: str, seed: int, length: str = "short", **fields: Any) -> Run:
+def _nin(condition: str, seed: int, length: str = "short", **fields: Any) -> Run:
     """NIN with an activation, under the protocol of the reproduction."""
-    return faithful(condition, activation, seed, length, **fields)
+    return faithful(condition, seed=seed, length=length, **fields)
 
 
 def _apl(condition: str, seed: int, length: str = "short", **decisions: Any) -> Run:
@@ -48,9 +49,7 @@ def _longer(condition: str, seed: int, length: str = "short", **decisions: Any) 
     return faithful(condition, "relu", seed, length, epochs=round(LONGER * epochs), **decisions)
 
 
-def _reused(
-    activation: str, condition: str, seed: int, length: str = "short", **fields: Any
-) -> Run:
+def _reused(condition: str, seed: int, length: str = "short", **fields: Any) -> Run:
     """Further epochs of a finished leaky ReLU network, at the learning rate it ended with."""
     first = ROWS["reuse:before"](condition, seed, length)
     further: dict[str, Any] = {
@@ -60,57 +59,38 @@ def _reused(
         "schedule": "constant",
         "milestones": (),
     }
-    return faithful(condition, activation, seed, length, **further | fields)
+    return faithful(condition, seed=seed, length=length, **further | fields)
 
 
-_REUSED_OPTIONS = {"slope": REUSED_SLOPE}
+_TABLES = read_toml(PACKAGE, "rows.toml")
+_LEAKY: dict[str, Any] = {"activation": "lrelu", "options": {"slope": REUSED_SLOPE}}
+_SLOPED = {f"lrelu:{s}": {"activation": "lrelu", "options": {"slope": s}} for s in SLOPES}
 ROWS: dict[str, RowRecipe] = {
-    "nin+relu": partial(_nin, "relu"),
-    "nin+lrelu": partial(_nin, "lrelu", options={"slope": SLOPES[0]}),  # or the one that is chosen
-    "nin+prelu": partial(_nin, "prelu"),
-    "nin+apl": _apl,
-    "nin+apl-neuron": partial(
-        _nin, "apl", options={"hinges": 2, "per": "neuron"}
-    ),  # as its authors
-    "nin+srelu-manual": partial(
-        _nin, "srelu-manual"
-    ),  # t_r = 1 is ours: the paper's values are unknown
-    "nin+srelu-shared": partial(_nin, "srelu-shared"),
-    "nin+srelu": partial(_nin, "srelu"),
-    "srelu:left": partial(_nin, "srelu", fixed=("t_r", "a_r")),
-    "srelu:right": partial(_nin, "srelu", fixed=("t_l", "a_l")),
-    "srelu:slopes": partial(_nin, "srelu", fixed=("t_r", "t_l")),
-    "srelu:thresholds": partial(_nin, "srelu", fixed=("a_r", "a_l")),
-    "srelu:freeze25": partial(_nin, "srelu", freeze=25),
-    "srelu:quantile80": partial(_nin, "srelu", quantile=0.8),
-    "srelu:quantile95": partial(_nin, "srelu", quantile=0.95),
-    "srelu:quantile10": partial(_nin, "srelu", quantile=0.1),
-    "srelu:slow": partial(_nin, "srelu", lr_scale=0.1),
-    "srelu:layer": partial(_nin, "srelu", scope="layer"),
-    # At the rate of the weights, shared parameters ran away within five steps of the thaw in a
-    # trial: their gradients are sums over all channels.
-    "srelu:shared-slow": partial(_nin, "srelu-shared", lr_scale=0.1),
+    **{name: partial(_nin, **fields) for name, fields in _TABLES["nin"].items()},
     # Judged on 20 % of the training data, which it did not see.
-    **{f"lrelu:{s}": partial(_nin, "lrelu", options={"slope": s}, validation=0.2) for s in SLOPES},
-    # From the initial weights and last rates that were published for it.
-    "relu:published-start": partial(_nin, "relu", net="nin-published-start-cifar100"),
-    # With a last layer that starts as the others do, its biases at 0.
-    "relu:zero-biases": partial(_nin, "relu", net="nin-mnist"),
+    **{name: partial(_nin, validation=0.2, **fields) for name, fields in _SLOPED.items()},
+    "nin+apl": _apl,
     "relu:longer": _longer,
-    "reuse:before": partial(_nin, "lrelu", options=_REUSED_OPTIONS),
-    "reuse:lrelu": partial(_reused, "lrelu", options=_REUSED_OPTIONS),
-    "reuse:srelu": partial(_reused, "srelu", freeze=0),  # it is adapted before its first step
+    "reuse:before": partial(_nin, **_LEAKY),
+    "reuse:lrelu": partial(_reused, **_LEAKY),
+    "reuse:srelu": partial(_reused, activation="srelu", freeze=0),  # adapted before its first step
 }
 
 
 def _system(
-    name: str, cut: tuple[str, ...], condition: str, seed: int, length: str = "own", **fields: Any
+    condition: str,
+    seed: int,
+    length: str = "own",
+    *,
+    system: str,
+    cut: tuple[str, ...] = (),
+    **fields: Any,
 ) -> Run:
     """A system as published, but of 60 epochs under the conditions where it is cut."""
     shared: dict[str, Any] = {**CONDITIONS[condition], **FAITHFUL}
     if condition in cut:
         shared["epochs"] = SHORT
-    return rival(name, seed=seed, **shared | fields)
+    return rival(system, seed=seed, **shared | fields)
 
 
 def _authors_nin(condition: str, seed: int, length: str = "own", **decisions: Any) -> Run:
@@ -124,25 +104,9 @@ def _authors_nin(condition: str, seed: int, length: str = "own", **decisions: An
     return recipe(activation="relu", seed=seed, **own | decisions)
 
 
-_FLIPS = (FLIPS10, FLIPS100)
 SYSTEMS: dict[str, RowRecipe] = {
-    "maxout": partial(_system, "maxout", (*CIFAR, *_FLIPS)),  # Goodfellow et al., 2013
-    # Springenberg and Riedmiller, 2013
-    "probmaxout": partial(_system, "probout", (*CIFAR, *_FLIPS)),
-    # Agostinelli et al., 2014; per neuron
-    "apl": partial(_system, "apl-network", (*CIFAR, *_FLIPS)),
-    "dsn": partial(_system, "dsn", _FLIPS),  # deeply supervised nets on NIN: Lee et al., 2014
-    # Srivastava and Salakhutdinov, 2013: the last layer
-    "tree": partial(_system, "tree-prior", CIFAR),
+    **{name: partial(_system, **fields) for name, fields in _TABLES["systems"].items()},
     "nin": _authors_nin,  # Lin et al., 2013
-    "stochastic-pooling": partial(_system, "stochastic-pooling", ()),  # Zeiler and Fergus, 2013
-    # One dense layer, which every system must beat; on images as DSN gets them: not whitened.
-    "linear": partial(_system, "linear", ()),
-    "linear-gcn": partial(_system, "linear", (), preprocessing="gcn"),
-    # Szegedy et al., 2014, as BVLC has it, on ten classes of ImageNet.
-    "googlenet": partial(_system, "googlenet", (), activation="relu"),
-    "googlenet+prelu": partial(_system, "googlenet", (), activation="prelu"),
-    "googlenet+srelu": partial(_system, "googlenet", (), activation="srelu"),
 }
 LINEAR = ("linear", "linear-gcn")
 

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from streams import stream
 from torch import nn
 
-from torch_srelu.lab.models import nin_networks
+from torch_srelu.lab.models import sequential_networks
 from torch_srelu.lab.models.activation_registry import activation
 from torch_srelu.lab.models.layers import LayerBuilder
 from torch_srelu.lab.models.rivals.dsn import COMPANIONS_UNTIL, NETWORKS, SUPERVISED, squared_hinge
@@ -20,7 +20,7 @@ def count(net: nn.Module) -> int:
 def test_what_is_tested_is_nin(data):
     net, nin = (
         NETWORKS[f"dsn-{data}"].build("relu", seed=2),
-        nin_networks.NETWORKS[f"nin-{data}"].build("relu", seed=2),
+        sequential_networks.NETWORKS[f"nin-{data}"].build("relu", seed=2),
     )
     assert count(net.trunk) == count(nin)
     assert all(map(torch.equal, net.trunk.parameters(), nin.parameters()))  # starts as NIN

@@ -19,8 +19,8 @@ from ...runtime.seeds import generator
 from ..convolutions import convolve
 from ..layers import ActivatedLayer, ConvSpec, DenseSpec, LayerBuilder, ParameterRate
 from ..network import Network
-from ..nin_networks import NETWORKS as NIN
 from ..sequential import PoolSpec, SequentialNetwork, SequentialSpec, max_pool
+from ..sequential_networks import NETWORKS as NIN
 
 SUPERVISED = ("conv1", "conv2", "conv3")
 COMPANIONS_UNTIL = 50 / 200  # thousand iterations of the whole training

@@ -24,7 +24,7 @@ from ...data.datasets import dataset
 from ..layers import LayerBuilder, ParameterRate
 from ..network import Network
 from ..sequential import SequentialNetwork, SequentialSpec
-from .apl_network import cnn
+from ..sequential_networks import NETWORKS as SEQUENTIAL
 
 NEAR, FAR = 1e-3, 1e-3  # strengths of the prior, like a weight decay
 REFINED_FROM = 0.5  # share of training after which the tree may change: weights must mean something
@@ -156,5 +156,5 @@ class TreePriorSpec(SequentialSpec):
         return TreeNetwork(self.build_layers(builder), TreePrior(torch.tensor(self.superclass)))
 
 
-_CIFAR100 = dataset("cifar100")
-NETWORKS = {"tree-cifar100": TreePriorSpec(3, 32, 100, cnn(100).layers, _CIFAR100.superclasses)}
+_LAYERS, _CIFAR100 = SEQUENTIAL["cnn-cifar100"].layers, dataset("cifar100")
+NETWORKS = {"tree-cifar100": TreePriorSpec(3, 32, 100, _LAYERS, _CIFAR100.superclasses)}

@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
 
-import matplotlib as mpl
+from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -16,24 +15,12 @@ from ...util.colors import ACTIVATION_COLORS
 INK, SOFT, GRID = "#1b1f24", "#8b949e", "#e6e8eb"
 COLOURS = tuple(ACTIVATION_COLORS.values())  # the first is SReLU's
 
-STYLE: dict[Any, Any] = {
-    "font.size": 9.0,
-    "font.family": "sans-serif",
-    "mathtext.fontset": "cm",
-    "axes.edgecolor": SOFT,
-    "axes.labelcolor": INK,
-    "text.color": INK,
-    "xtick.color": SOFT,
-    "ytick.color": SOFT,
-    "svg.hashsalt": "torch-srelu",  # the same figure is the same file
-    "svg.fonttype": "none",
-}
 FORMATS = ("png", "svg", "pdf")
 
 
 def styled() -> AbstractContextManager[None]:
-    """Inside, figures are drawn and saved in the style of this file, whatever the user's is."""
-    return mpl.rc_context(STYLE)
+    """Inside, figures are drawn and saved as figures.mplstyle says, whatever the user has."""
+    return style.context("torch_srelu.lab.paper.figures.figures")
 
 
 def origin(axes: Axes, x: tuple[float, float], y: tuple[float, float], title: str) -> None:

@@ -5,9 +5,8 @@ import math
 import pytest
 import torch
 
-from torch_srelu.lab.models import nin_networks
 from torch_srelu.lab.models.rivals.maxout import ProbMaxout
-from torch_srelu.lab.models.rivals.maxout_networks import NETWORKS
+from torch_srelu.lab.models.sequential_networks import NETWORKS
 
 
 @pytest.mark.parametrize(
@@ -72,4 +71,4 @@ def test_other_activations_are_refused_and_maxout_elsewhere():
     with pytest.raises(ValueError, match="units have several pieces, which maxout or probout join"):
         NETWORKS["maxout-mnist"].build("relu")
     with pytest.raises(ValueError, match="cannot have the activation maxout: maxout joins"):
-        nin_networks.NETWORKS["nin-mnist"].build("maxout")
+        NETWORKS["nin-mnist"].build("maxout")
