@@ -2,14 +2,8 @@
 
 import pytest
 
-from torch_srelu.lab.config.recipes import (
-    CONDITIONS,
-    LENGTHS,
-    checked,
-    faithful,
-    learning_rate,
-    recipe,
-)
+from torch_srelu.lab.config.recipes import CONDITIONS, LENGTHS, checked, faithful, recipe
+from torch_srelu.lab.config.run import learning_rate
 
 STEPS = 50_000 // 128
 

@@ -1,7 +1,5 @@
 """Recipes: the decisions that make a run, for each data set, in one place."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

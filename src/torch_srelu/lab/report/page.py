@@ -5,8 +5,6 @@ in the embedded JSON. Should that ever fail, the page's content security policy 
 browser run the page's three scripts alone, and load nothing.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -14,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from importlib import resources
 from string import Template
-from typing import Any
 
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
@@ -55,6 +52,7 @@ def render(comparisons: Sequence[Comparison]) -> str:
         "figures": {name: json.loads(str(figure.to_json())) for name, figure in drawn.items()},
         "learned": explorer,
     }
+    embedded = json.dumps(content, allow_nan=False, separators=(",", ":"))
     scripts = {"plotly": get_plotlyjs(), "js": _read_asset("page.js")}
     return Template(_read_asset("page.html")).substitute(
         scripts,
@@ -63,14 +61,9 @@ def render(comparisons: Sequence[Comparison]) -> str:
         version=__version__,
         css=_read_asset("page.css"),
         sections="\n".join(parts),
-        content=_embedded(content),
+        content=embedded.replace("<", "\\u003c"),  # so that nothing in it can end its element
         script_hashes=" ".join(map(_hash, scripts.values())),
     )
-
-
-def _embedded(content: Any) -> str:
-    """JSON for a script element: without "<", so that nothing in it can end the element."""
-    return json.dumps(content, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _hash(script: str) -> str:

@@ -1,7 +1,5 @@
 """The data pipeline of a run: from files to batches on the device."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -82,8 +80,7 @@ class TensorPipeline:
             return []
         images = self.transform(images.to(self.device))
         labels = labels.to(self.device, torch.int64)
-        sizes = (images.split(EVALUATION_BATCH), labels.split(EVALUATION_BATCH))
-        return list(zip(*sizes, strict=True))
+        return list(zip(*(t.split(EVALUATION_BATCH) for t in (images, labels)), strict=True))
 
     def first(self, count: int) -> Tensor:
         """The first ``count`` training images, without augmentation."""
