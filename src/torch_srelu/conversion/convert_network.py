@@ -1,15 +1,13 @@
 """Replaces the activations of a network by SReLU, with the same outputs as before.
 
 A trial run on fake tensors (`trial_run`, from `example_inputs`), which leaves no trace
-(`network_state`, `fake_tensors`), shows every activation that is called, be it a module, a function
+(`fake_tensors`), shows every activation that is called, be it a module, a function
 or a method of a tensor (`call_observer`), and where its channels are (`channel_tracking`, by the
 rules in `channel_rules`). `replacement_plan` decides what becomes of each: an activation module
 that is called at one site is replaced by its unit, every other call is rewritten in the method that
 makes it (`source_rewriting`). What the run did not reach (`unreached_calls`) and what a fused
-kernel of torch computes (`fused_activations`) is listed. Nothing changes before all is decided.
+kernel of torch computes is listed. Nothing changes before all is decided.
 """
-
-from __future__ import annotations
 
 import itertools
 import warnings
@@ -23,7 +21,6 @@ from torch.jit import ScriptModule
 
 from ..module import SReLU, check_is_module
 from .call_observer import slots_of
-from .fused_activations import activations_in_kernels
 from .network_summary import note_left
 from .rectifiers import MODULES
 from .replacement_plan import Replacement, keep_modules_whole, plan_replacements
@@ -98,7 +95,7 @@ def convert(
             replacement.problem = "not asked for"
             replacement.requested = False
     keep_modules_whole([replacement for replacement in plan if replacement.requested])
-    missed = unreached_calls(model, calls) | activations_in_kernels(model)
+    missed = unreached_calls(model, calls) | _activations_in_kernels(model)
     left = missed | _left(model, plan)
     if failure:
         left[model, "training mode"] = f"the example cannot be used in it: {failure}"
@@ -162,6 +159,15 @@ def _matches(path: str, patterns: list[str]) -> bool:
     """Whether a pattern matches the path or that of a module around it."""
     paths = itertools.accumulate(path.split("."), "{}.{}".format)
     return any(fnmatchcase(name, pattern) for name in paths for pattern in patterns)
+
+
+def _activations_in_kernels(model: nn.Module) -> dict[tuple[nn.Module, str], str]:
+    """The activations that nothing calls, because a kernel has them: {(module, what): why}."""
+    return {
+        (module, "ReLU"): "it is in torch's kernel of a recurrent layer"
+        for module in model.modules()
+        if isinstance(module, (nn.RNN, nn.RNNCell)) and module.nonlinearity == "relu"
+    }
 
 
 def _left(model: nn.Module, plan: list[Replacement]) -> dict[tuple[nn.Module, str], str]:

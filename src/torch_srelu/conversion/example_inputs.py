@@ -1,7 +1,5 @@
 """Makes up inputs that fit a network, from the sizes of its first layer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -47,6 +45,4 @@ def _shapes(layer: Any) -> list[tuple[int, ...]]:
         features = layer.num_features
     if isinstance(layer, nn.LayerNorm):
         features = layer.normalized_shape[-1]
-    if isinstance(features, int):
-        return [(BATCH, features), (BATCH, TOKENS, features)]
-    return []
+    return [(BATCH, features), (BATCH, TOKENS, features)] if isinstance(features, int) else []

@@ -1,11 +1,9 @@
 """The activations that SReLU can replace, and the parameters that make it the same function."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Hashable
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
@@ -53,7 +51,7 @@ class Rectifier(NamedTuple):
         """The initial values of the parameters of SReLU."""
         return {name: getattr(self, name) for name in NAMES}
 
-    def same(self, other: Rectifier) -> bool:
+    def same(self, other: Self) -> bool:
         """Whether one SReLU can replace both."""
         return self.initial == other.initial and self.slope is other.slope
 
@@ -100,15 +98,12 @@ def _hardtanh(
 
 # What each function computes, from its arguments.
 FUNCTIONS: dict[Callable, Callable[..., Rectifier]] = {
-    F.relu: _relu,
-    torch.relu: _relu,
-    Tensor.relu: _relu,
-    torch.relu_: functools.partial(_relu, inplace=True),  # F.relu_ is the same object
-    Tensor.relu_: functools.partial(_relu, inplace=True),
+    **dict.fromkeys((F.relu, torch.relu, Tensor.relu), _relu),
+    # F.relu_ is the same object as torch.relu_, and F.prelu as torch.prelu.
+    **dict.fromkeys((torch.relu_, Tensor.relu_), functools.partial(_relu, inplace=True)),
     F.leaky_relu: _leaky_relu,
     F.leaky_relu_: functools.partial(_leaky_relu, inplace=True),
-    torch.prelu: _prelu,  # F.prelu is the same object
-    Tensor.prelu: _prelu,
+    **dict.fromkeys((torch.prelu, Tensor.prelu), _prelu),
     F.relu6: _relu6,
     F.hardtanh: _hardtanh,
     F.hardtanh_: functools.partial(_hardtanh, inplace=True),

@@ -1,7 +1,5 @@
 """Decides, from what a trial run showed, which activation becomes which unit and what stays."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections import defaultdict
@@ -11,11 +9,16 @@ from types import FunctionType
 from torch import nn
 
 from .call_observer import ActivationCall, ActivationSlot, CallSite
-from .fused_activations import bypassed_modules
 from .source_rewriting import REWRITTEN, nested_codes
 
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 _TORCH = {cls.__module__ for cls in (nn.Module, *_CONTAINERS)}
+_ENCODER = (
+    "in evaluation mode a fused kernel with a ReLU of its own may run instead; "
+    "build the layer with activation=SReLU(dim_feedforward, dim=-1)"
+)
+# Of modules such as ConvReLU2d.
+_QUANTIZED = "part of a fused module, in which quantization would replace the unit by its own ReLU"
 
 
 @dataclass(eq=False)
@@ -172,3 +175,27 @@ def _belong_together(one: Replacement, other: Replacement) -> bool:
         return True
     owners = [r.site.owner for r in (one, other) if r.site and r.rewritten]
     return len(owners) == 2 and owners[0] is owners[1]
+
+
+def bypassed_modules(model: nn.Module) -> dict[nn.Module, str]:
+    """The modules whose calls of an activation may be bypassed: {module: why}."""
+    found = {}
+    for module in model.modules():
+        if isinstance(module, nn.TransformerEncoderLayer) and _may_be_fused(module):
+            found[module] = _ENCODER
+            if isinstance(module.activation, nn.Module):  # a ReLU with a class of its own
+                found |= dict.fromkeys(module.activation.modules(), _ENCODER)
+        # By name, because torch is about to remove the package that they are in.
+        elif any(c.__module__.startswith("torch.ao.nn.intrinsic.") for c in type(module).__mro__):
+            found[module] = _QUANTIZED
+    return found
+
+
+def _may_be_fused(layer: nn.TransformerEncoderLayer) -> bool:
+    """Whether torch may run one kernel instead of the layer's own forward pass.
+
+    The layer stores when it is built which activation its kernel has, and never checks again. One
+    of an old pickle, or with an attention of its own, may lack this, and has no such kernel.
+    """
+    batch_first = getattr(layer.self_attn, "batch_first", False)
+    return batch_first and getattr(layer, "activation_relu_or_gelu", 0) != 0

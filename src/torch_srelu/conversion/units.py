@@ -1,7 +1,5 @@
 """The SReLU modules that replace activations."""
 
-from __future__ import annotations
-
 import copy
 
 import torch

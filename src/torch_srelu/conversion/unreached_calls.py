@@ -1,7 +1,5 @@
 """Finds activations in the source code of a network that no trial run has called."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 from collections.abc import Iterable

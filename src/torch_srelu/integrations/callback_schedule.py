@@ -1,7 +1,5 @@
 """`AdaptiveInitSchedule`, the base class of the callbacks for Lightning and transformers."""
 
-from __future__ import annotations
-
 import warnings
 
 from ..adaptive.adaptive_init import AdaptiveInit

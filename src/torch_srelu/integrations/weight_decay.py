@@ -1,7 +1,5 @@
 """Excludes SReLU from the weight decay of an existing optimizer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import chain, compress
 from typing import Any

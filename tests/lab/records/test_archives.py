@@ -68,34 +68,34 @@ def test_archives_are_compared_and_reported_like_records(
 
 def test_collecting_again_changes_nothing(tmp_path: Path, runs: list[Record]) -> None:
     results = tmp_path / "results"
-    first = archives.collect(runs[:3], results)
-    assert (len(first.added), first.known) == (3, [])
+    added, known = archives.collect(runs[:3], results)
+    assert (len(added), known) == (3, [])
     before = contents(results)
-    again = archives.collect(runs[:3], results)
-    assert (again.added, len(again.known)) == ([], 3)
+    added, known = archives.collect(runs[:3], results)
+    assert (added, len(known)) == ([], 3)
     assert contents(results) == before
-    assert len(archives.collect(runs, results).added) == 4
+    assert len(archives.collect(runs, results)[0]) == 4
 
 
 def test_content_packed_by_another_compressor_is_recognised(
     tmp_path: Path, runs: list[Record]
 ) -> None:
     results = tmp_path / "results"
-    for record in archives.collect(runs, results).added:
+    for record in archives.collect(runs, results)[0]:
         packed = {name: record.read(name) for name in (*archives.WHOLE, *archives.LAST_EPOCH)}
         with zipfile.ZipFile(record.folder, "w", zipfile.ZIP_STORED) as archive:
             for name, raw in packed.items():
                 if raw is not None:
                     archive.writestr(name, raw)
     before = contents(results)
-    again = archives.collect(runs, results)
-    assert (again.added, len(again.known)) == ([], len(runs))
+    added, known = archives.collect(runs, results)
+    assert (added, len(known)) == ([], len(runs))
     assert contents(results) == before
 
 
 def test_records_are_not_packed_beside_themselves(tmp_path: Path, runs: list[Record]) -> None:
-    again = archives.collect(runs, tmp_path / "runs")
-    assert (again.added, len(again.known)) == ([], len(runs))
+    added, known = archives.collect(runs, tmp_path / "runs")
+    assert (added, len(known)) == ([], len(runs))
     assert len(run_record.find(tmp_path / "runs")) == len(runs)
 
 
@@ -105,9 +105,9 @@ def test_a_renamed_record_keeps_its_name_and_is_known(tmp_path: Path, runs: list
     for record, name in zip(runs[:2], ("my.first", "my.second"), strict=True):
         record.folder.rename(tmp_path / name)
         chosen.append(run_record.load(tmp_path / name))
-    added = archives.collect(chosen, results).added
+    added = archives.collect(chosen, results)[0]
     assert [record.folder.name for record in added] == ["my.first.zip", "my.second.zip"]
-    assert len(archives.collect(chosen, results).known) == 2
+    assert len(archives.collect(chosen, results)[1]) == 2
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_locks_disturb_neither_records_nor_archives(tmp_path):
     assert (tmp_path / "runs" / LOCK).is_file()
     assert (record.folder / LOCK).is_file()
     assert [found.folder for found in run_record.find(tmp_path / "runs")] == [record.folder]
-    (packed,) = archives.collect([record], tmp_path / "results").added
+    ((packed,), _) = archives.collect([record], tmp_path / "results")
     assert LOCK not in zipfile.ZipFile(packed.folder).namelist()
     assert not (tmp_path / "results" / LOCK).exists()
 

@@ -1,9 +1,11 @@
-"""Top-k errors against sorting."""
+"""Top-k errors against sorting, and sizes of weights against their norms."""
 
 import numpy as np
 import torch
 
-from torch_srelu.lab.training.evaluation import top_errors
+from torch_srelu.lab.models import network_registry
+from torch_srelu.lab.paper.experiments import required_runs, select_experiments
+from torch_srelu.lab.training.evaluation import layer_weights, top_errors
 
 
 def test_errors_are_those_of_a_sorted_list():
@@ -23,3 +25,14 @@ def test_equal_logits_and_nan_find_nothing():
     labels = torch.tensor([0, 3])
     assert top_errors(torch.zeros(2, 10), labels) == {1: 1.0, 5: 1.0}
     assert top_errors(torch.full((2, 10), float("nan")), labels) == {1: 1.0, 5: 1.0}
+
+
+def test_every_network_has_the_size_of_its_weights() -> None:
+    for run in {run.net: run for run in required_runs(select_experiments(), {})}.values():
+        net = network_registry.network_spec(run.net).build(run.activation, run.options)
+        layers = [m for m in net.modules() if isinstance(m, torch.nn.Conv2d | torch.nn.Linear)]
+        found = layer_weights(net)
+        sizes = [layer.weight.norm() / layer.weight.numel() ** 0.5 for layer in layers]
+        torch.testing.assert_close(torch.stack(list(found.values())), torch.stack(sizes))
+        if run.net.startswith("nin"):
+            assert list(found) == [name for name, _ in net.activations()]

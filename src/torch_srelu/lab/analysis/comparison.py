@@ -1,7 +1,5 @@
 """Comparisons of runs: rivals under one protocol, and their differences to a baseline."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -152,7 +150,10 @@ def compare(records: Iterable[Record], baseline: str | None = None) -> list[Comp
         baseline: Name of the rival that the others are measured against, wherever it took part;
             elsewhere, and by default, it is relu, or the first rival if there is no relu.
     """
-    groups = _grouped(_newest([*records]), lambda record: _protocol(record.run))
+    records = list(records)
+    newest = {record.run.key(): record for record in records}  # with a result if there is one
+    newest |= {record.run.key(): record for record in records if record.result is not None}
+    groups = _grouped(newest.values(), lambda record: _protocol(record.run))
     comparisons = [_comparison(group, baseline) for group in groups]
     if baseline is not None:
         known = dict.fromkeys(rival.name for c in comparisons for rival in c.rivals)
@@ -189,14 +190,7 @@ def _typed(value: Any) -> str:
     return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)
 
 
-def _newest(records: list[Record]) -> list[Record]:
-    """The last record of each run, or the last with a result if there is one."""
-    found = {record.run.key(): record for record in records}
-    found |= {record.run.key(): record for record in records if record.result is not None}
-    return list(found.values())
-
-
-def _grouped(records: list[Record], trait: Callable[[Record], Any]) -> list[list[Record]]:
+def _grouped(records: Iterable[Record], trait: Callable[[Record], Any]) -> list[list[Record]]:
     """Records with equal traits together, in order of appearance."""
     groups: dict[str, list[Record]] = {}
     for record in records:

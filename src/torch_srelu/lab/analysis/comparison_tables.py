@@ -3,8 +3,6 @@
 The formats for people show the same `text_tables`, those for programs the same `numbers`.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """`srelu bench`: the time of SReLU and its rivals on one tensor."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import torch

@@ -1,7 +1,5 @@
 """`srelu compare` and `srelu train`: train runs, show their progress, print the results."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +15,7 @@ from ..analysis import comparison, comparison_tables
 from ..config.run import Run
 from ..engine.scheduling import Event, progress_event
 from ..models.network_registry import NETWORKS
+from ..records.history import Metrics
 from ..records.run_record import Record
 from ..runtime.distributed import world_size
 from ..training.callbacks import Progress, Stopped
@@ -27,7 +26,6 @@ from .data_commands import DataFolder, check_data_folder
 from .progress_board import Board, shown
 from .report_command import PAGE, RECORDS, Baseline, write_page
 from .run_arguments import SETTINGS, chosen_runs, parse_settings, rivals_in_words
-from .tensorboard_writer import TensorBoardWriter
 from .terminal import INTERRUPTED, IS_RANK_0, console, errors, examples, plain_warnings
 
 _REPEAT_SECONDS = 1.0  # a second Ctrl-C within this time is the same key press
@@ -171,7 +169,7 @@ def _train_all(
         with (
             plain_warnings(),
             shown(board, console) as update,
-            closing(TensorBoardWriter()) as writer,
+            closing(_TensorBoardWriter()) as writer,
             _stop_on_interrupt() as stop,
         ):
 
@@ -180,8 +178,8 @@ def _train_all(
 
             def on_epoch(progress: Progress) -> None:
                 on_step(progress)
-                if tensorboard:
-                    writer.see(progress)
+                if tensorboard and progress.metrics:
+                    writer.add(progress.folder, progress.metrics)
 
             for run in runs:
                 record = train_run(run, folder, data, on_epoch, on_step, device, stop=stop)
@@ -224,3 +222,38 @@ def _stop_on_interrupt() -> Iterator[Callable[[], bool] | None]:
         yield lambda: bool(asked)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+class _TensorBoardWriter:
+    """Writes each epoch's metrics to ``<record>/tensorboard``."""
+
+    def __init__(self) -> None:
+        self._writer: Any = None  # a SummaryWriter
+
+    def complete(self, record: Record) -> None:
+        """Writes all epochs of a finished record that has no events; an archive cannot have any."""
+        try:
+            if not (record.folder / "tensorboard").exists():
+                for metrics in record.metrics:
+                    self.add(record.folder, metrics)
+        except OSError as error:
+            errors.print(f"No events for TensorBoard beside {record.folder}: {error.strerror}.")
+        self.close()
+
+    def add(self, folder: Path, metrics: Metrics) -> None:
+        """Writes an epoch; what a stopped run wrote beyond its checkpoint is replaced."""
+        if self._writer is None:
+            from torch.utils.tensorboard import SummaryWriter  # slow to import
+
+            self._writer = SummaryWriter(
+                str(folder / "tensorboard"), purge_step=metrics.epoch, flush_secs=5
+            )
+        for name, value in metrics._asdict().items():
+            if isinstance(value, float):
+                self._writer.add_scalar(name, value, metrics.epoch)
+
+    def close(self) -> None:
+        """Closes the file of the current run."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None

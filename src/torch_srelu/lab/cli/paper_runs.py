@@ -1,7 +1,5 @@
 """`srelu paper run` and `srelu paper collect`: the reproduction's runs, and their records."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -139,11 +137,10 @@ def collect(
     found = PaperResults([*run_record.find(folder), *own])
     counting = {record.run.key() for record in found.records(experiments)}
     done = [r for r in own if r.result is not None and r.run.key() in counting]
-    collected = archives.collect(done, folder)
+    added, known = archives.collect(done, folder)
     size = sum(path.stat().st_size for path in folder.iterdir())
-    added = f"{counted(len(collected.added), 'record')} added"
-    known = f"{len(collected.known)} known before"
-    console.print(Text(f"{added}, {known}; {folder} has {size / 1e6:.2f} MB."))
+    words = f"{counted(len(added), 'record')} added, {len(known)} known before"
+    console.print(Text(f"{words}; {folder} has {size / 1e6:.2f} MB."))
     if missing := len(found.missing(experiments)):
         where = " ".join(blocks or ["all blocks"])
         console.print(f"{counted(missing, 'run')} of {where} without a result.")

@@ -1,7 +1,5 @@
 """`srelu report`: tables and the HTML report from records."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
 """Parses activations with options and fields of a run, and makes runs of them."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re
@@ -9,10 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
-from ..config.recipes import recipe
+from ..config.recipes import checked, recipe
 from ..config.run import ADAPTIVE_FIELDS, SRELU_FIELDS, Run
 from ..models.activation_registry import ACTIVATIONS, activation
-from ..training.run_checks import checked
 from ..util.choices import check_choice
 
 CHOSEN_OTHERWISE = {  # fields of `Run`, and how

@@ -13,7 +13,7 @@ import numpy as np
 from ..analysis.comparison_tables import TextTable, format_number
 from ..analysis.learned_parameters import input_magnitudes, last_means, learned_layers
 from ..config.recipes import LENGTHS
-from ..training.inspection import IMAGES
+from ..training.evaluation import IMAGES
 from .difference_tables import NAMES
 from .learned_tables import adaptation_tables
 from .pair_tables import changed_entries

@@ -5,14 +5,11 @@ epoch of its tensors, bit for bit. It has no checkpoint, and the true classes of
 stored once for each data set beside the archives.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import safetensors.torch
 import torch
@@ -28,14 +25,7 @@ LAST_EPOCH = ("parameters.safetensors", "inputs.safetensors", "weights.safetenso
 _EPOCHLESS = ("probabilities",)  # tensors of inputs.safetensors that belong to no epoch
 
 
-class Collected(NamedTuple):
-    """Records that `collect` added, and those that were there before."""
-
-    added: list[Record]
-    known: list[Record]
-
-
-def collect(chosen: Sequence[Record], results: Path) -> Collected:
+def collect(chosen: Sequence[Record], results: Path) -> tuple[list[Record], list[Record]]:
     """Packs records into ``results``: all that are new or, if one is refused, none.
 
     A run that is there already, with equal content, is passed over.
@@ -43,6 +33,9 @@ def collect(chosen: Sequence[Record], results: Path) -> Collected:
     Args:
         chosen: Finished records.
         results: The folder; it is made if need be.
+
+    Returns:
+        The records that were added, and those that were there before.
     """
     stored: dict[str, list[Record]] = {}  # by key
     for record in run_record.find(results):
@@ -75,7 +68,7 @@ def collect(chosen: Sequence[Record], results: Path) -> Collected:
             files.write(path, gzip.compress(classes.numpy().tobytes(), mtime=0))
     for path, packed in new.items():
         files.write(path, packed)
-    return Collected([run_record.load(path) for path in new], known)
+    return [run_record.load(path) for path in new], known
 
 
 def pack(record: Record) -> bytes:

@@ -1,7 +1,6 @@
 """The environment of a run: versions, hardware, state of the source code."""
 
-from __future__ import annotations
-
+import contextlib
 import hashlib
 import os
 import platform
@@ -32,10 +31,8 @@ def environment(device: torch.device) -> dict[str, Any]:
         "torch_srelu": torch_srelu.__version__,
     }
     for name in PACKAGES:
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     if device.type == "cuda":
         versions["cuda"] = str(torch.version.cuda)
         versions["cudnn"] = str(torch.backends.cudnn.version())

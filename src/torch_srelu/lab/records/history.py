@@ -1,10 +1,8 @@
 """The history of a run: metrics, and statistics of the network's layers, for every epoch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -78,7 +76,7 @@ class History:
         return {"metrics": [tuple(m) for m in self.metrics], **series}
 
     @classmethod
-    def from_state_dict(cls, state: Mapping[str, Any]) -> History:
+    def from_state_dict(cls, state: Mapping[str, Any]) -> Self:
         """The history that `state_dict` described."""
         series = {
             name: {layer: list(t.unbind(0)) for layer, t in state[name].items()} for name in _SERIES

@@ -1,7 +1,5 @@
 """Capture of CUDA graphs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

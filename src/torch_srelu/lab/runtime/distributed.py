@@ -1,7 +1,5 @@
 """Process groups of data-parallel training under torchrun, and the choice of a device."""
 
-from __future__ import annotations
-
 import atexit
 import importlib
 import os

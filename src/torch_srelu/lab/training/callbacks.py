@@ -1,7 +1,5 @@
 """Callbacks of the training loop: checkpoints, progress, stopping."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +7,9 @@ from pathlib import Path
 from ..config.run import Run
 from ..records import checkpoints, run_record
 from ..records.history import Metrics
-from .clock import Clock
-from .trainer import Trainer
+from .trainer import Clock, Trainer
 
-PROGRESS_SECONDS = 0.5  # between two calls of `on_step` of a `ProgressCallback`
+PROGRESS_SECONDS = 0.5  # between two calls of `on_step` of a `progress_callback`
 
 
 @dataclass(frozen=True)
@@ -74,17 +71,19 @@ class CheckpointCallback:
         self.saved = self.trainer.clock.now
 
 
-class ProgressCallback:
-    """Calls two functions: one during epochs, at most twice a second, one after each epoch."""
+def progress_callback(
+    clock: Clock, on_step: Callback | None, on_epoch: Callback | None
+) -> Callback:
+    """Calls ``on_step`` during epochs, at most twice a second, and ``on_epoch`` after each."""
+    called = clock.now
 
-    def __init__(self, clock: Clock, on_step: Callback | None, on_epoch: Callback | None) -> None:
-        self.clock, self.called = clock, clock.now
-        self.on_step, self.on_epoch = on_step, on_epoch
-
-    def __call__(self, progress: Progress) -> None:
+    def call(progress: Progress) -> None:
+        nonlocal called
         if progress.ends_epoch:
-            if self.on_epoch:
-                self.on_epoch(progress)
-        elif self.on_step and self.clock.now - self.called >= PROGRESS_SECONDS:
-            self.called = self.clock.now
-            self.on_step(progress)
+            if on_epoch:
+                on_epoch(progress)
+        elif on_step and clock.now - called >= PROGRESS_SECONDS:
+            called = clock.now
+            on_step(progress)
+
+    return call

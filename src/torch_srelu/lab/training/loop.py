@@ -1,7 +1,5 @@
 """Training of a run: from its start, or its last checkpoint, to its record."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os
@@ -12,6 +10,7 @@ from typing import Any
 import torch
 
 from ...adaptive.quantile_search import NotFiniteError
+from ..config.recipes import checked
 from ..config.run import Run
 from ..models import network_registry
 from ..records import checkpoints, run_record
@@ -20,8 +19,7 @@ from ..records.locks import locked_record
 from ..records.run_record import Record
 from ..records.run_status import DEAD, DIVERGED, FINISHED
 from ..runtime.distributed import choose_device, init_process_group
-from .callbacks import Callback, CheckpointCallback, Progress, ProgressCallback, Stopped
-from .run_checks import checked
+from .callbacks import Callback, CheckpointCallback, Progress, Stopped, progress_callback
 from .trainer import Trainer
 
 
@@ -73,7 +71,7 @@ def train(
         trainer = Trainer(run, data_root, device, group, capture, compiled)  # may fail: first
         here = environment(device) | ({"beside": beside} if beside > 1 else {})
         with (
-            contextlib.closing(trainer),
+            contextlib.closing(trainer.batches),
             locked_record(Path(records_root), run, here, group) as record,
         ):
             if record.result is not None:  # another process has just finished it
@@ -87,7 +85,7 @@ def train(
             checkpoint = CheckpointCallback(trainer, record.folder, checkpoint_seconds)
             callbacks: list[Callback] = [checkpoint]
             if group.is_rank_0:
-                callbacks.append(ProgressCallback(trainer.clock, on_step, on_epoch))
+                callbacks.append(progress_callback(trainer.clock, on_step, on_epoch))
 
             def stop_if_asked(_: Progress) -> None:
                 if stop is not None and stop():
@@ -119,7 +117,7 @@ def fit(trainer: Trainer, folder: Path, callbacks: Sequence[Callback] = ()) -> s
             run=trainer.run,
             folder=folder,
             epoch=trainer.epoch,
-            share=trainer.share,
+            share=(trainer.epoch + trainer.step / trainer.steps) / trainer.run.epochs,
             phase=trainer.phase,
             metrics=trainer.history.metrics[-1] if trainer.history.metrics else None,
             ends_epoch=trainer.step == 0,

@@ -1,7 +1,5 @@
 """The data pipeline of a run: from files to batches on the device."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -13,7 +11,7 @@ from torch import Tensor
 
 from ..._text import counted
 from ..config.run import Run
-from ..data.batches import TensorBatches, TrainingBatches
+from ..data.batches import TensorBatches
 from ..data.datasets import DataError, dataset
 from ..data.locations import cache_folder, locate
 from ..data.photographs.decoding_workers import STORED_SIZE
@@ -38,44 +36,6 @@ _MAX_WORKERS = 16  # more would not be faster than the device
 LabeledBatch = tuple[Tensor, Tensor]  # images (B, C, H, W) without augmentation, and their classes
 
 
-class DataPipeline:
-    """The data of a run, prepared for a network.
-
-    Attributes:
-        batches: Training batches.
-    """
-
-    batches: TrainingBatches
-
-    def first(self, count: int) -> Tensor:
-        """The first ``count`` training images, without augmentation."""
-        raise NotImplementedError
-
-    def local_images(self) -> Iterable[Tensor]:
-        """This process's part of all training images, without augmentation; can be read again."""
-        raise NotImplementedError
-
-    def validation(self) -> Iterable[LabeledBatch] | None:
-        """The images held out from training, if any."""
-        raise NotImplementedError
-
-    def test(self) -> Iterable[LabeledBatch]:
-        """The test images, opened only now; can be read again."""
-        raise NotImplementedError
-
-    def skipped(self) -> int:
-        """How many images could not be decoded so far."""
-        return 0
-
-
-def open_data_pipeline(
-    run: Run, root: Path | str | None, device: torch.device, group: ProcessGroup
-) -> DataPipeline:
-    """Reads the training part of the run's data set; its test part stays closed."""
-    photographs = dataset(run.dataset).kind == "photographs"
-    return (PhotographPipeline if photographs else TensorPipeline)(run, root, device, group)
-
-
 def _split_training(labels: Tensor, run: Run) -> tuple[Tensor, Tensor]:
     """Indices of the images that are trained on and of those held out for validation."""
     used, held_out = split(labels, run.validation)
@@ -87,8 +47,12 @@ def _split_training(labels: Tensor, run: Run) -> tuple[Tensor, Tensor]:
     return used, held_out
 
 
-class TensorPipeline(DataPipeline):
-    """Images that are small enough to be prepared once and kept on the device."""
+class TensorPipeline:
+    """Images that are small enough to be prepared once and kept on the device.
+
+    Attributes:
+        batches: Training batches.
+    """
 
     def __init__(
         self, run: Run, root: Path | str | None, device: torch.device, group: ProcessGroup
@@ -116,20 +80,27 @@ class TensorPipeline(DataPipeline):
             return []
         images = self.transform(images.to(self.device))
         labels = labels.to(self.device, torch.int64)
-        sizes = (images.split(EVALUATION_BATCH), labels.split(EVALUATION_BATCH))
-        return list(zip(*sizes, strict=True))
+        return list(zip(*(t.split(EVALUATION_BATCH) for t in (images, labels)), strict=True))
 
     def first(self, count: int) -> Tensor:
+        """The first ``count`` training images, without augmentation."""
         return self.images[:count]
 
     def local_images(self) -> Iterable[Tensor]:
+        """This process's part of all training images, without augmentation; can be read again."""
         return self.images[self.group.rank :: self.group.world].split(EVALUATION_BATCH)
 
     def validation(self) -> Iterable[LabeledBatch] | None:
+        """The images held out from training, if any."""
         return self.held_out or None
 
     def test(self) -> Iterable[LabeledBatch]:
+        """The test images, opened only now; can be read again."""
         return self._prepare(*load(self.run.dataset, "test", self.root))
+
+    def skipped(self) -> int:
+        """How many images could not be decoded so far."""
+        return 0
 
 
 @dataclass
@@ -142,11 +113,11 @@ class _Reiterable:
         return self.make()
 
 
-class PhotographPipeline(DataPipeline):
+class PhotographPipeline:
     """Large images in class folders or shards, of which a network sees crops.
 
     Few are decoded once and kept on the device, many are decoded by worker processes while the
-    device trains: the batches are the same.
+    device trains: the batches are the same. Attributes and methods are those of `TensorPipeline`.
     """
 
     def __init__(
@@ -199,3 +170,14 @@ class PhotographPipeline(DataPipeline):
 
     def skipped(self) -> int:
         return len(self._skipped | self.batches.skipped)
+
+
+DataPipeline = TensorPipeline | PhotographPipeline
+
+
+def open_data_pipeline(
+    run: Run, root: Path | str | None, device: torch.device, group: ProcessGroup
+) -> DataPipeline:
+    """Reads the training part of the run's data set; its test part stays closed."""
+    photographs = dataset(run.dataset).kind == "photographs"
+    return (PhotographPipeline if photographs else TensorPipeline)(run, root, device, group)

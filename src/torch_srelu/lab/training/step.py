@@ -5,8 +5,6 @@ position in the data are tensors. So the same code runs eagerly on a CPU and in 
 are the network and its loss, forward and backward.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 

@@ -1,8 +1,8 @@
 """The state of a training: network, optimizer, data, and how far it is."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,35 @@ from ..records.history import History, Metrics
 from ..records.run_status import DIVERGED, chance_loss, status_after
 from ..runtime.distributed import ProcessGroup
 from ..runtime.seeds import DropoutStream
-from . import inspection
-from .clock import Clock
-from .evaluation import evaluate, top_errors
+from .evaluation import IMAGES, evaluate, layer_inputs, layer_parameters, layer_weights, top_errors
 from .pipeline import open_data_pipeline
 from .step import TrainingStep, copy_all, forward, make_optimizer
+
+
+class Clock:
+    """Seconds since it was made, and how many of them each kind of work took.
+
+    Attributes:
+        startup: What precedes the first step, and captures.
+        epoch: The steps of the current epoch.
+        adapt: The adaptive initialisation.
+    """
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self.startup = self.epoch = self.adapt = 0.0
+
+    @property
+    def now(self) -> float:
+        """Seconds since the clock was made."""
+        return time.monotonic() - self._began
+
+    @contextmanager
+    def measure(self, work: str) -> Iterator[None]:
+        """Adds the time within to ``work``, the name of an attribute."""
+        began = self.now
+        yield
+        setattr(self, work, getattr(self, work) + self.now - began)
 
 
 class Trainer:
@@ -97,11 +121,6 @@ class Trainer:
         return "thawed" if self.init.adapted else "frozen"
 
     @property
-    def share(self) -> float:
-        """How much of the training is done, in [0, 1]."""
-        return (self.epoch + self.step / self.steps) / self.run.epochs
-
-    @property
     def finite(self) -> bool:
         """Whether every parameter is finite."""
         return all(bool(p.isfinite().all()) for p in self.net.parameters())
@@ -152,20 +171,15 @@ class Trainer:
             val_error=None if held is None else evaluate(self.net, held, self.run).error,
             phase=self.phase,
         )
-        first = self.source.first(inspection.IMAGES)
-        quantiles, magnitude = inspection.inputs(self.net, first, self.run)
-        parameters, weights = inspection.parameters(self.net), inspection.weights(self.net)
-        self.history.add(metrics, parameters, quantiles, magnitude, weights)
+        inputs = layer_inputs(self.net, self.source.first(IMAGES), self.run)
+        parameters, weights = layer_parameters(self.net), layer_weights(self.net)
+        self.history.add(metrics, parameters, *inputs, weights)
         self.epoch, self.step, self.clock.epoch = self.epoch + 1, 0, 0.0
 
     def synchronize(self) -> None:
         """Waits until the device has computed all steps."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-
-    def close(self) -> None:
-        """Ends the workers that load data."""
-        self.batches.close()
 
     def test(self) -> tuple[dict[str, float], Tensor, Tensor]:
         """Opens the test data: errors and losses, predicted and true classes."""

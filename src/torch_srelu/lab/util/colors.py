@@ -1,7 +1,5 @@
 """The colors of activations in figures."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from torch_srelu.lab.cli.file_errors import explain
+from torch_srelu.lab.cli.terminal import explain
 
 
 @pytest.fixture(autouse=True)
