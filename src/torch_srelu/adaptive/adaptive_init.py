@@ -1,5 +1,7 @@
 """The paper's initialisation of SReLU: freeze, measure, set ``t_r``, unfreeze."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable, Iterator
 from numbers import Real

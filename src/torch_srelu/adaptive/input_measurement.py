@@ -1,5 +1,7 @@
 """Passes of training data through a network, to measure the inputs of its SReLU units."""
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import itertools

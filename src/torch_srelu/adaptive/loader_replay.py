@@ -1,5 +1,7 @@
 """Reading a data loader several times with the same random numbers."""
 
+from __future__ import annotations
+
 import contextlib
 import random
 import sys

@@ -1,5 +1,7 @@
 """Exact quantiles of streams: per channel, in few passes, over several processes."""
 
+from __future__ import annotations
+
 import math
 from fractions import Fraction
 

@@ -1,5 +1,7 @@
 """Records every activation that a network calls in a run: where, on what, and in which layout."""
 
+from __future__ import annotations
+
 import ast
 import functools
 import itertools

@@ -6,6 +6,8 @@ unknown, and no size of the result may be taken for a number of channels: it may
 sequence or the height of an image, which differs between inputs.
 """
 
+from __future__ import annotations
+
 import functools
 import re
 from collections.abc import Callable, Iterable

@@ -1,5 +1,7 @@
 """Tracks which dimension of every tensor holds the channels during a run of a network."""
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -9,6 +9,8 @@ makes it (`source_rewriting`). What the run did not reach (`unreached_calls`) an
 kernel of torch computes is listed. Nothing changes before all is decided.
 """
 
+from __future__ import annotations
+
 import itertools
 import warnings
 from collections import defaultdict

@@ -1,5 +1,7 @@
 """Makes up inputs that fit a network, from the sizes of its first layer."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The fake tensors of trial runs, which have shapes but no values."""
 
+from __future__ import annotations
+
 import gc
 import warnings
 from collections import deque

@@ -3,6 +3,8 @@
 `convert` stores what is not seen otherwise in plain attributes, which travel with copies.
 """
 
+from __future__ import annotations
+
 from collections import defaultdict
 from dataclasses import dataclass
 

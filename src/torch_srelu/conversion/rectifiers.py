@@ -1,5 +1,7 @@
 """The activations that SReLU can replace, and the parameters that make it the same function."""
 
+from __future__ import annotations
+
 import functools
 import math
 from collections.abc import Callable, Hashable

@@ -1,5 +1,7 @@
 """Decides, from what a trial run showed, which activation becomes which unit and what stays."""
 
+from __future__ import annotations
+
 import functools
 import inspect
 from collections import defaultdict

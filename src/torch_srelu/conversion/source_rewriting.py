@@ -6,6 +6,8 @@ class of its own, a subclass of its class under the same name, as torch's parame
 below the class that those have made. A pickle of it holds the original class and the new text.
 """
 
+from __future__ import annotations
+
 import ast
 import copy
 import functools

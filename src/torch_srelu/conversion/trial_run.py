@@ -4,6 +4,8 @@ The run is on fake tensors, which have shapes but no values, so it costs little 
 network that needs values is run on the real example.
 """
 
+from __future__ import annotations
+
 import copy
 import itertools
 import logging

@@ -1,5 +1,7 @@
 """The SReLU modules that replace activations."""
 
+from __future__ import annotations
+
 import copy
 
 import torch

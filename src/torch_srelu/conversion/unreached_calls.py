@@ -1,5 +1,7 @@
 """Finds activations in the source code of a network that no trial run has called."""
 
+from __future__ import annotations
+
 import ast
 import inspect
 from collections.abc import Iterable

@@ -1,5 +1,7 @@
 """`AdaptiveInitSchedule`, the base class of the callbacks for Lightning and transformers."""
 
+from __future__ import annotations
+
 import warnings
 
 from ..adaptive.adaptive_init import AdaptiveInit

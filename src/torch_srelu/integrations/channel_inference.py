@@ -7,6 +7,8 @@ unit. So the parameters exist when the network does: before an optimizer, Distri
 state_dict or ``from_pretrained`` needs them.
 """
 
+from __future__ import annotations
+
 import functools
 import inspect
 import sys

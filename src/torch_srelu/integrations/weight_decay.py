@@ -1,5 +1,7 @@
 """Excludes SReLU from the weight decay of an existing optimizer."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from itertools import chain, compress
 from typing import Any

@@ -1,5 +1,7 @@
 """Comparisons of runs: rivals under one protocol, and their differences to a baseline."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -3,6 +3,8 @@
 The formats for people show the same `text_tables`, those for programs the same `numbers`.
 """
 
+from __future__ import annotations
+
 import csv
 import io
 import json

@@ -1,5 +1,7 @@
 """Learned parameters of SReLU by layer, over the runs of a rival: the paper's Table 3."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 

@@ -4,6 +4,8 @@ Where the data cannot support a number (an interval of one value or of equal one
 pairs) it is None.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

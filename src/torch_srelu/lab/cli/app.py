@@ -1,5 +1,7 @@
 """The command `srelu` and its subcommands."""
 
+from __future__ import annotations
+
 from typing import Annotated, Any
 
 import typer

@@ -1,5 +1,7 @@
 """`srelu bench`: the time of SReLU and its rivals on one tensor."""
 
+from __future__ import annotations
+
 from typing import Annotated, Literal
 
 import torch

@@ -1,5 +1,7 @@
 """`srelu compare` and `srelu train`: train runs, show their progress, print the results."""
 
+from __future__ import annotations
+
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence

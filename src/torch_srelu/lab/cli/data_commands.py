@@ -1,5 +1,7 @@
 """`srelu data`: list the datasets, and download one."""
 
+from __future__ import annotations
+
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated

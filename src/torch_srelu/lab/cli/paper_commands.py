@@ -1,5 +1,7 @@
 """`srelu paper`: the paper's figures, its tables beside ours, and the runs that fill them."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path

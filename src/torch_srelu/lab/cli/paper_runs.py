@@ -1,5 +1,7 @@
 """`srelu paper run` and `srelu paper collect`: the reproduction's runs, and their records."""
 
+from __future__ import annotations
+
 from contextlib import closing
 from functools import partial
 from pathlib import Path

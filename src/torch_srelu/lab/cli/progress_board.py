@@ -1,5 +1,7 @@
 """Progress of runs and the time left: as lines of a log, or as a table on a terminal."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

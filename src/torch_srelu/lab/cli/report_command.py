@@ -1,5 +1,7 @@
 """`srelu report`: tables and the HTML report from records."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal

@@ -1,5 +1,7 @@
 """Parses activations with options and fields of a run, and makes runs of them."""
 
+from __future__ import annotations
+
 import itertools
 import json
 import re

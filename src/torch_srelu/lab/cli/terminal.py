@@ -1,5 +1,7 @@
 """Console, one-line errors and exit codes of all commands."""
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import os

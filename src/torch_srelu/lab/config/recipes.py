@@ -1,5 +1,7 @@
 """Recipes: the decisions that make a run, for each data set, in one place."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from typing import Any
 

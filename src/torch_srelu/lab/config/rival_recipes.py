@@ -6,6 +6,8 @@ falls of the rate, so that it ends at 6e-5 and not at 1e-4; everything about tre
 the prior; optimizer and length on MNIST.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 from ..util.choices import check_choice

@@ -4,6 +4,8 @@ NIN is too small to fill a large GPU alone. Every run is the same run as alone, 
 is deterministic; only its seconds are not.
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os

@@ -1,5 +1,7 @@
 """Many runs at once: the order in which they are started and stopped, on any engine."""
 
+from __future__ import annotations
+
 import math
 import time
 from collections.abc import Callable, Collection, Generator

@@ -6,6 +6,8 @@ error. SIGTERM or SIGINT ends the run at
 its next step, with a checkpoint; so does a standard output that is closed at the other end.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import signal

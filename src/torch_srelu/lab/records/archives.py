@@ -5,6 +5,8 @@ epoch of its tensors, bit for bit. It has no checkpoint, and the true classes of
 stored once for each data set beside the archives.
 """
 
+from __future__ import annotations
+
 import gzip
 import io
 import zipfile

@@ -4,6 +4,8 @@ A file is a line with the checksum and length of what follows, then what torch.s
 and plain values only. The previous file is kept beside the last one.
 """
 
+from __future__ import annotations
+
 import hashlib
 import io
 import os

@@ -1,5 +1,7 @@
 """The environment of a run: versions, hardware, state of the source code."""
 
+from __future__ import annotations
+
 import contextlib
 import hashlib
 import os

@@ -1,5 +1,7 @@
 """The history of a run: metrics, and statistics of the network's layers, for every epoch."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, Self

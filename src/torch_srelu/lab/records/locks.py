@@ -1,5 +1,7 @@
 """Records that one process locks while it trains them."""
 
+from __future__ import annotations
+
 import contextlib
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,5 +1,7 @@
 """Parsing the files of a record, with errors for content that no training writes."""
 
+from __future__ import annotations
+
 import csv
 import gzip
 import io

@@ -17,6 +17,8 @@ one is resumed in its own folder. A finished record may also be an archive, ``<n
 same files but the checkpoint, and the last epoch's tensors alone (see `archives`).
 """
 
+from __future__ import annotations
+
 import csv
 import gzip
 import io

@@ -1,5 +1,7 @@
 """The status of a run, and the rule that decides when and how it ends."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 

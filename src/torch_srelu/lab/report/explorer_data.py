@@ -1,5 +1,7 @@
 """Data of the report's explorer: the functions that SReLU units learned, and their inputs."""
 
+from __future__ import annotations
+
 import base64
 from collections.abc import Iterable
 from typing import Any

@@ -5,6 +5,8 @@ in the embedded JSON. Should that ever fail, the page's content security policy 
 browser run the page's three scripts alone, and load nothing.
 """
 
+from __future__ import annotations
+
 import base64
 import hashlib
 import json

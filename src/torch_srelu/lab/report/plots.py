@@ -1,5 +1,7 @@
 """The report's figures of comparisons, in plotly. The page sets the colors of paper and text."""
 
+from __future__ import annotations
+
 import math
 from html import escape
 from typing import Any

@@ -1,5 +1,7 @@
 """SReLU as a curve to draw: its values, and the points between which it is linear."""
 
+from __future__ import annotations
+
 import numpy as np
 import torch
 

@@ -1,5 +1,7 @@
 """Capture of CUDA graphs."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from typing import Any
 

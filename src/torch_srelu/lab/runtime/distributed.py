@@ -1,5 +1,7 @@
 """Process groups of data-parallel training under torchrun, and the choice of a device."""
 
+from __future__ import annotations
+
 import atexit
 import importlib
 import os

@@ -5,6 +5,8 @@ mean equal initial weights and equal batches whatever the activation draws. A st
 function of the seed and of the epoch or step: a checkpoint need not save it.
 """
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Callable
 

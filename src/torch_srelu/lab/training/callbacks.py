@@ -1,5 +1,7 @@
 """Callbacks of the training loop: checkpoints, progress, stopping."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,5 +1,7 @@
 """What is measured of a network: errors and losses, and its weights, inputs and parameters."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple

@@ -1,5 +1,7 @@
 """Training of a run: from its start, or its last checkpoint, to its record."""
 
+from __future__ import annotations
+
 import contextlib
 import math
 import os

@@ -1,5 +1,7 @@
 """The data pipeline of a run: from files to batches on the device."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

@@ -5,6 +5,8 @@ position in the data are tensors. So the same code runs eagerly on a CPU and in 
 are the network and its loss, forward and backward.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterable
 

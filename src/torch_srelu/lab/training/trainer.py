@@ -1,5 +1,7 @@
 """The state of a training: network, optimizer, data, and how far it is."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,5 +1,7 @@
 """Checks of names against the known ones."""
 
+from __future__ import annotations
+
 import difflib
 from collections.abc import Iterable
 

@@ -1,5 +1,7 @@
 """The colors of activations in figures."""
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Iterable
 

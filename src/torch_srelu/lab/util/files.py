@@ -1,5 +1,7 @@
 """Atomic writes and locks of files."""
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import fcntl
