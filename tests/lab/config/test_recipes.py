@@ -2,8 +2,9 @@
 
 import pytest
 
-from torch_srelu.lab.config.recipes import CONDITIONS, LENGTHS, checked, faithful, recipe
+from torch_srelu.lab.config.recipes import CONDITIONS, LENGTHS, faithful, recipe
 from torch_srelu.lab.config.run import learning_rate
+from torch_srelu.lab.training.run_checks import checked
 
 STEPS = 50_000 // 128
 

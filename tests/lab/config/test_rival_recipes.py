@@ -2,9 +2,9 @@
 
 import pytest
 
-from torch_srelu.lab.config.recipes import checked
 from torch_srelu.lab.config.rival_recipes import RECIPES, SHORT, rival
 from torch_srelu.lab.config.run import learning_rate
+from torch_srelu.lab.training.run_checks import checked
 
 CELLS = [(system, data) for system, of in RECIPES.items() for data in of]
 

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any
 
-from ..config.recipes import checked, recipe
+from ..config.recipes import recipe
 from ..config.run import ADAPTIVE_FIELDS, SRELU_FIELDS, Run
 from ..models.activation_registry import ACTIVATIONS, activation
+from ..training.run_checks import checked
 from ..util.choices import check_choice
 
 CHOSEN_OTHERWISE = {  # fields of `Run`, and how

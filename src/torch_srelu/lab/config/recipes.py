@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from ..data.datasets import dataset as known
 from ..models.activation_registry import activation as registered
-from ..models.network import NetworkSpec
-from ..models.network_registry import NETWORKS, network_spec
 from ..util.choices import check_choice
-from .run import Run, as_float
+from .run import Run
 
 FREEZE_SHARE = 0.05  # of the training, for which adaptive activations stay frozen
 
@@ -137,40 +134,3 @@ def faithful(
     epochs = LENGTHS[length][own["dataset"]]
     fields: dict[str, Any] = {**own, **FAITHFUL, "epochs": epochs, **decisions}
     return recipe(activation=activation, seed=seed, **fields)
-
-
-def checked(run: Run) -> Run:
-    """The run, with whole numbers as floats where its activation's options are floats.
-
-    Raises ValueError if its network or activation does not exist, or if they do not fit each other,
-    the data set or the other fields.
-
-    Example:
-        >>> checked(recipe("digits", "lrelu", seed=1, options={"slope": 1})).options
-        {'slope': 1.0}
-    """
-    data, net = known(run.dataset), network_spec(run.net)
-    act = registered(run.activation)
-    act.check(run.options)
-    net.supported_activation(run.activation)
-
-    def fits(spec: NetworkSpec) -> bool:
-        return (spec.channels, spec.size, spec.size, spec.classes) == (*data.shape, data.classes)
-
-    if not fits(net):
-        fitting = [name for name, spec in NETWORKS.items() if fits(spec)]
-        raise ValueError(
-            f"net {run.net} does not fit {run.dataset} (images {data.shape}, {data.classes} "
-            f"classes): choose {' or '.join(fitting)}"
-        )
-    if run.freeze and not act.adapts:
-        raise ValueError(
-            f"{run.activation} has nothing to freeze: freeze must be 0, got {run.freeze}"
-        )
-    if run.fixed and not act.is_srelu:
-        raise ValueError(f"fixed names SReLU parameters, but the activation is {run.activation}")
-    options = {
-        name: as_float(value) if isinstance(act.options[name], float) else value
-        for name, value in run.options.items()
-    }
-    return replace(run, options=options)

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from ...adaptive.quantile_search import NotFiniteError
-from ..config.recipes import checked
 from ..config.run import Run
 from ..models import network_registry
 from ..records import checkpoints, run_record
@@ -22,6 +21,7 @@ from ..records.run_record import Record
 from ..records.run_status import DEAD, DIVERGED, FINISHED
 from ..runtime.distributed import choose_device, init_process_group
 from .callbacks import Callback, CheckpointCallback, Progress, Stopped, progress_callback
+from .run_checks import checked
 from .trainer import Trainer
 
 

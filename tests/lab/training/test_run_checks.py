@@ -2,8 +2,9 @@
 
 import pytest
 
-from torch_srelu.lab.config.recipes import checked, recipe
+from torch_srelu.lab.config.recipes import recipe
 from torch_srelu.lab.training.loop import train
+from torch_srelu.lab.training.run_checks import checked
 
 
 def test_numbers_of_options_are_of_the_type_of_their_default():
