@@ -111,7 +111,9 @@ def function_apply(function: type[torch.autograd.Function]) -> Callable[..., Any
 
 
 _HOOKS: Any = [
-    _find(f"_C._autograd._{name}_saved_tensors_default_hooks") for name in ("push", "pop", "top")
+    _find("_C._autograd._push_saved_tensors_default_hooks"),
+    _find("_C._autograd._pop_saved_tensors_default_hooks"),
+    _find("_C._autograd._top_saved_tensors_default_hooks"),
 ]
 # Enter two hooks for saved tensors, leave those entered last, and the innermost two of this thread
 # (called with True) or None. Without any one of the three, they do nothing.
