@@ -48,20 +48,14 @@ def is_exporting() -> bool:
     return torch.compiler.is_exporting() if exporting is None else exporting
 
 
-_modes = _find("_C._len_torch_dispatch_stack")
-_modes_before_dispatch = _find("_ops._len_torch_dispatch_stack_pre_dispatch")
+# Without these: as if a mode were always active, so that every call is one of the custom operator.
+_modes = _find("_C._len_torch_dispatch_stack") or (lambda: 1)
+_modes_before_dispatch = _find("_ops._len_torch_dispatch_stack_pre_dispatch") or (lambda: 1)
 
-if _modes is not None and _modes_before_dispatch is not None:
 
-    def dispatch_modes_active() -> bool:
-        """Whether a TorchDispatchMode is active."""
-        return _modes() > 0 or _modes_before_dispatch() > 0
-
-else:
-
-    def dispatch_modes_active() -> bool:
-        """Without a way to know, as if one were: every call is one of the custom operator."""
-        return True
+def dispatch_modes_active() -> bool:
+    """Whether a TorchDispatchMode is active."""
+    return _modes() > 0 or _modes_before_dispatch() > 0
 
 
 # ---- tensors ----
@@ -116,28 +110,16 @@ def function_apply(function: type[torch.autograd.Function]) -> Callable[..., Any
     return super(torch.autograd.Function, function).apply  # type: ignore[misc]
 
 
-Hooks = tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]
-
-_push = _find("_C._autograd._push_saved_tensors_default_hooks")
-_pop = _find("_C._autograd._pop_saved_tensors_default_hooks")
-_top = _find("_C._autograd._top_saved_tensors_default_hooks")
-
-
-def push_saved_tensors_hooks(pack: Callable[..., Any], unpack: Callable[..., Tensor]) -> None:
-    """Enters hooks for saved tensors. Without a way to know the innermost, does nothing."""
-    if _push is not None and _pop is not None and _top is not None:
-        _push(pack, unpack)
-
-
-def pop_saved_tensors_hooks() -> None:
-    """Leaves the hooks that were entered last."""
-    if _push is not None and _pop is not None and _top is not None:
-        _pop()
-
-
-def top_saved_tensors_hooks() -> Hooks | None:
-    """The innermost hooks for saved tensors of this thread."""
-    return None if _top is None else _top(True)
+_HOOKS: Any = [
+    _find("_C._autograd._push_saved_tensors_default_hooks"),
+    _find("_C._autograd._pop_saved_tensors_default_hooks"),
+    _find("_C._autograd._top_saved_tensors_default_hooks"),
+]
+# Enter two hooks for saved tensors, leave those entered last, and the innermost two of this thread
+# (called with True) or None. Without any one of the three, they do nothing.
+push_saved_tensors_hooks, pop_saved_tensors_hooks, top_saved_tensors_hooks = (
+    [lambda *_: None] * 3 if None in _HOOKS else _HOOKS
+)
 
 
 # ---- CUDA ----
@@ -146,14 +128,9 @@ def top_saved_tensors_hooks() -> Hooks | None:
 current_device: Callable[[], int] = _find("_C._cuda_getDevice") or torch.cuda.current_device
 
 
-def current_stream(device: int) -> int:
-    """The handle of the current stream of a device."""
-    if _raw_stream is None:
-        return torch.cuda.current_stream(device).cuda_stream
-    return _raw_stream(device)
-
-
-_raw_stream = _find("_C._cuda_getCurrentRawStream")
+current_stream: Callable[[int], int] = _find("_C._cuda_getCurrentRawStream") or (
+    lambda device: torch.cuda.current_stream(device).cuda_stream
+)
 
 
 # ---- Inductor ----
@@ -290,21 +267,15 @@ except ImportError:
 
     def tree_leaves(tree: Any) -> list[Any]:
         """The values in nested containers."""
-        if not isinstance(tree, (dict, list, tuple)):
-            return [tree]
-        items = tree.values() if isinstance(tree, dict) else tree
-        return [leaf for item in items for leaf in tree_leaves(item)]
+        leaves: list[Any] = []
+        tree_map_only(object, leaves.append, tree)
+        return leaves
 
     def tree_map_only(kind: type, function: Callable[[Any], Any], tree: Any) -> Any:
         """The same containers with ``function`` applied to the values of one type."""
-
-        def mapped(value: Any) -> Any:
-            if isinstance(value, dict):
-                return {key: mapped(item) for key, item in value.items()}
-            if isinstance(value, tuple) and hasattr(value, "_fields"):
-                return type(value)(*map(mapped, value))
-            if isinstance(value, (list, tuple)):
-                return type(value)(map(mapped, value))
-            return function(value) if isinstance(value, kind) else value
-
-        return mapped(tree)
+        if isinstance(tree, dict):
+            return {key: tree_map_only(kind, function, item) for key, item in tree.items()}
+        if isinstance(tree, (list, tuple)):
+            items = [tree_map_only(kind, function, item) for item in tree]
+            return tree._make(items) if hasattr(tree, "_make") else type(tree)(items)  # type: ignore[attr-defined]
+        return function(tree) if isinstance(tree, kind) else tree

@@ -8,6 +8,7 @@ from typing import ParamSpec, TypeVar
 
 import torch
 
+from . import _torch_compat
 from .ops import recompute
 
 Given = ParamSpec("Given")
@@ -54,11 +55,11 @@ class recompute_outputs:
 
     def __enter__(self) -> None:
         if not torch.compiler.is_compiling():
-            recompute.push_hooks()
+            _torch_compat.push_saved_tensors_hooks(recompute.pack, recompute.unpack)
 
     def __exit__(self, *error: object) -> None:
         if not torch.compiler.is_compiling():
-            recompute.pop_hooks()
+            _torch_compat.pop_saved_tensors_hooks()
 
     def __call__(self, function: Callable[Given, Result]) -> Callable[Given, Result]:
         @functools.wraps(function)

@@ -19,6 +19,14 @@ class Parameters(NamedTuple):
     a_l: Tensor
 
 
+class Needs(NamedTuple):
+    """Which gradients a backward pass computes."""
+
+    input: bool
+    params: bool
+    bias: bool = False
+
+
 def check(x: Tensor, params: Parameters, dim: int, bias: Tensor | None = None) -> None:
     """Raises TypeError or ValueError, before anything is computed, if the arguments do not fit."""
     if not isinstance(x, Tensor):
@@ -34,15 +42,17 @@ def check(x: Tensor, params: Parameters, dim: int, bias: Tensor | None = None) -
         raise TypeError(
             f"x must be float64, float32, bfloat16 or float16, got {x.dtype}; convert it first"
         )
-    for name, p in zip(Parameters._fields, params, strict=True):
+    tensors = params if bias is None else (*params, bias)
+    for name, p in zip((*Parameters._fields, "bias"), tensors, strict=False):
         if not isinstance(p, Tensor):
             raise TypeError(f"{name} must be a 1-D tensor, got {type(p).__name__}")
         if p.dtype not in DTYPES:
             raise TypeError(f"{name} must be a floating-point tensor, got {p.dtype}")
-        if p.dim() != 1:
-            raise ValueError(f"{name} must be 1-D, one value per channel, got {tuple(p.shape)}")
         if p.device != x.device:
             raise ValueError(f"{name} is on {p.device} but x is on {x.device}: move one of them")
+    for name, p in zip(Parameters._fields, params, strict=True):
+        if p.dim() != 1:
+            raise ValueError(f"{name} must be 1-D, one value per channel, got {tuple(p.shape)}")
         if p.shape != params.t_r.shape:
             raise ValueError(
                 f"{name} has {p.shape[0]} values but t_r has {params.t_r.shape[0]}: "
@@ -51,8 +61,12 @@ def check(x: Tensor, params: Parameters, dim: int, bias: Tensor | None = None) -
     if not isinstance(dim, int):
         raise TypeError(f"dim must be an int, got {type(dim).__name__}")
     _check_dim(x, params.t_r.shape[0], dim)
-    if bias is not None:
-        _check_bias(bias, x, dim)
+    has_dim = -x.dim() <= dim < x.dim()
+    if bias is not None and not (has_dim and bias.shape == (x.shape[dim],)):
+        raise ValueError(
+            f"bias must have one value for each channel in dim={dim} of x, whose shape is "
+            f"{tuple(x.shape)}, got {tuple(bias.shape)}"
+        )
 
 
 def _check_dim(x: Tensor, channels: int, dim: int) -> None:
@@ -75,20 +89,6 @@ def _check_dim(x: Tensor, channels: int, dim: int) -> None:
             f"but the parameters are for {channels}"
             + ("; for channels in the last dim, pass dim=-1" if x.shape[-1] == channels else "")
         )
-
-
-def _check_bias(bias: Tensor, x: Tensor, dim: int) -> None:
-    if not isinstance(bias, Tensor):
-        raise TypeError(f"bias must be a 1-D tensor, got {type(bias).__name__}")
-    if bias.dtype not in DTYPES:
-        raise TypeError(f"bias must be a floating-point tensor, got {bias.dtype}")
-    if not -x.dim() <= dim < x.dim() or bias.shape != (x.shape[dim],):
-        raise ValueError(
-            f"bias must have one value for each channel in dim={dim} of x, whose shape is "
-            f"{tuple(x.shape)}, got {tuple(bias.shape)}"
-        )
-    if bias.device != x.device:
-        raise ValueError(f"bias is on {bias.device} but x is on {x.device}: move one of them")
 
 
 def check_lengths(x: Tensor, per_channel: tuple[Tensor, ...], dim: int) -> None:

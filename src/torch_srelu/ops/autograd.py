@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .. import _torch_compat
 from . import custom_ops, execution, layout, recompute
-from .arguments import Parameters, check_gradient, check_lengths
+from .arguments import Needs, Parameters, check_gradient, check_lengths
 from .tracing import is_readable, tracing
 
 if TYPE_CHECKING:
@@ -40,7 +40,9 @@ class SReLUFunction(torch.autograd.Function):
         others = (None,) * (9 - len(saved))
         direct = seen_by is None and not torch.is_grad_enabled()
         if direct and call is not None and needs == _ALL_NEEDED[len(saved)]:
-            grad = _laid_out(grad, saved[0])
+            x = saved[0]  # kernels need its layout; the gradient of a mean has another
+            if grad.shape == x.shape and grad.stride() != x.stride() and is_readable(grad):
+                grad = layout.like(grad, x)
             if call.takes(grad, *saved):
                 return call.backward(grad, *saved) + others
         # ``p.data = ...`` may have replaced a tensor, and kernels do not look at lengths.
@@ -54,13 +56,6 @@ class SReLUFunction(torch.autograd.Function):
         elif not is_readable(grad.resolve_neg()):
             function = execution.plain_backward
         return gradients(function, grad, saved, needs, ctx.dim, ctx.frozen) + others
-
-
-def _laid_out(grad: Tensor, x: Tensor) -> Tensor:
-    """``grad`` in the layout of ``x``, which kernels need; a mean over positions has another."""
-    if grad.shape != x.shape or grad.stride() == x.stride() or not is_readable(grad):
-        return grad
-    return layout.like(grad, x)
 
 
 # Function.apply without its part for torch.func, which is never active here, at half the host time.
@@ -94,22 +89,21 @@ def gradients(
     x, t_r, a_r, t_l, a_l, *rest = saved
     bias = rest[0] if rest else None
     params = Parameters(t_r, a_r, t_l, a_l)
-    need_input, need_bias = needs[0], bool(rest) and needs[5]
-    need_params = not frozen and any(needs[1:5])
+    need = Needs(needs[0], not frozen and any(needs[1:5]), bool(rest) and needs[5])
     if frozen:
         params = Parameters(*(p.detach() for p in params))
     grad_x = rows = None
-    if need_input or need_params or need_bias:
-        grad_x, rows = function(grad, x, params, dim, need_input, need_params, bias, need_bias)
+    if any(need):
+        grad_x, rows = function(grad, x, params, dim, need, bias)
     owners = (*params, bias)
     grads: list[Tensor | None] = [None] * 5
-    if rows is not None and (need_params or need_bias):
-        for place, row in enumerate(rows.unbind(), start=0 if need_params else 4):
+    if rows is not None and (need.params or need.bias):
+        for place, row in enumerate(rows.unbind(), start=0 if need.params else 4):
             owner = owners[place]
             if needs[1 + place] and owner is not None:
                 grads[place] = row if row.dtype == owner.dtype else row.to(owner.dtype)
     if frozen:
         # Zeros, not None: so optimizers, DDP and gradient clipping see them as parameters as usual.
         pairs = zip(params, needs[1:5], strict=True)
-        grads[:4] = [torch.zeros_like(p) if need else None for p, need in pairs]
-    return (grad_x if need_input else None, *grads)[: len(saved)]
+        grads[:4] = [torch.zeros_like(p) if wanted else None for p, wanted in pairs]
+    return (grad_x if need.input else None, *grads)[: len(saved)]

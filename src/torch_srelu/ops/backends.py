@@ -65,13 +65,8 @@ def use_backend(name: str) -> contextlib.AbstractContextManager[None]:
     """
     if name not in NAMES:
         raise ValueError(f"backend must be one of {', '.join(NAMES)}, got {name!r}")
-    reason = (
-        cpu.unavailable_reason()
-        if name == "cpu"
-        else _triton_unavailable_reason()
-        if name == "triton"
-        else None
-    )
+    reasons = {"cpu": cpu.unavailable_reason, "triton": _triton_unavailable_reason}
+    reason = reasons[name]() if name in reasons else None
     if reason is not None:
         raise RuntimeError(f"the backend {name!r} cannot be used here: {reason}")
     return _forcing(name)
@@ -112,16 +107,14 @@ def select(x: Tensor) -> ModuleType | None:
 
 @functools.cache
 def _cuda() -> ModuleType | None:
-    return (
-        _triton() if _triton_unavailable_reason() is None else _notice(_triton_unavailable_reason())
-    )
+    reason = _triton_unavailable_reason()
+    return _triton() if reason is None else _notice(reason)
 
 
 @functools.cache
 def _triton_unavailable_reason() -> str | None:
-    if importlib.util.find_spec("triton") is None:
-        return "Triton is not installed; run: pip install triton"
-    return None
+    found = importlib.util.find_spec("triton")
+    return "Triton is not installed; run: pip install triton" if found is None else None
 
 
 @functools.cache

@@ -33,9 +33,14 @@ class PreparedCall:
     Args:
         x: A dense tensor of this signature.
         params: Its parameters, contiguous.
+        view: Of ``x``.
+        bias: As long as the parameters, contiguous; None if calls of this signature have none.
     """
 
-    def __init__(self, x: Tensor, params: Parameters) -> None:
+    def __init__(
+        self, x: Tensor, params: Parameters, view: layout.ChannelView, bias: Tensor | None
+    ) -> None:
+        self._view = view
         self._metadata_of_x = _metadata(x)
         self._metadata_of_params = (params.t_r.shape, (1,), compute_dtype(x), x.device)
         self._guard: Any = None
@@ -86,9 +91,8 @@ def add(x: Tensor, params: Parameters, dim: int, bias: Tensor | None) -> AnyPrep
     kernels = backends.select(x)
     if kernels is None or not x.numel() or not is_readable(*tensors):
         return None
-    if bias is not None and not kernels.ADDS_BIAS:
-        return None
-    if not all(t.is_contiguous() for t in tensors[1:]):
+    contiguous = all(t.is_contiguous() for t in tensors[1:])
+    if not contiguous or (bias is not None and not kernels.FUSES):
         return None
     view, guard = layout.view(x, params.t_r.shape[0], dim), _torch_compat.tensor_guards(*tensors)
     if view is None or guard is None:

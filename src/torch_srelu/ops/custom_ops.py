@@ -13,36 +13,33 @@ import torch
 from torch import Tensor
 
 from . import execution, reference
-from .arguments import Parameters, check_gradient, check_lengths
+from .arguments import Needs, Parameters, check_gradient, check_lengths
 from .fused_batch_norm import BatchNormInput
 from .inductor import inductor_patterns
 
 _library = torch.library.Library("torch_srelu", "DEF")
 
 
-def _operator(function: Callable[..., Any]) -> Any:
-    """Registers ``function`` as the operator of its name and returns that.
+def _operator(schema: str) -> Callable[[Callable[..., Any]], Any]:
+    """Registers a function as the operator of its name and returns that.
 
     Not torch.library.custom_op, whose checks of every call cost the host as much as the rest.
     """
-    name = function.__name__
-    schema = torch.library.infer_schema(function, mutates_args=())
-    _library.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))
-    _library.impl(name, function, "CompositeExplicitAutograd")
-    return getattr(torch.ops.torch_srelu, name).default
+
+    def register(function: Callable[..., Any]) -> Any:
+        name = function.__name__
+        _library.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))
+        _library.impl(name, function, "CompositeExplicitAutograd")
+        return getattr(torch.ops.torch_srelu, name).default
+
+    return register
 
 
-@_operator
-def srelu(
-    x: Tensor,
-    t_r: Tensor,
-    a_r: Tensor,
-    t_l: Tensor,
-    a_l: Tensor,
-    dim: int,
-    frozen: bool,
-    bias: Tensor | None = None,
-) -> Tensor:
+_PARAMETERS = "Tensor t_r, Tensor a_r, Tensor t_l, Tensor a_l, SymInt dim"
+
+
+@_operator(f"(Tensor x, {_PARAMETERS}, bool frozen, Tensor? bias=None) -> Tensor")
+def srelu(x, t_r, a_r, t_l, a_l, dim, frozen, bias=None):
     params = Parameters(t_r, a_r, t_l, a_l)
     check_lengths(x, params if bias is None else (*params, bias), dim)
     return execution.forward(x, params, dim, bias)
@@ -54,25 +51,17 @@ def _(x, t_r, a_r, t_l, a_l, dim, frozen, bias=None):
     return torch.empty_like(x)
 
 
-@_operator
+@_operator(
+    f"(Tensor grad, Tensor x, {_PARAMETERS}, bool need_input, bool need_params, "
+    "Tensor? bias=None, bool need_bias=False) -> (Tensor, Tensor)"
+)
 def srelu_backward(
-    grad: Tensor,
-    x: Tensor,
-    t_r: Tensor,
-    a_r: Tensor,
-    t_l: Tensor,
-    a_l: Tensor,
-    dim: int,
-    need_input: bool,
-    need_params: bool,
-    bias: Tensor | None = None,
-    need_bias: bool = False,
-) -> tuple[Tensor, Tensor]:
-    params = Parameters(t_r, a_r, t_l, a_l)
+    grad, x, t_r, a_r, t_l, a_l, dim, need_input, need_params, bias=None, need_bias=False
+):
+    params, needs = Parameters(t_r, a_r, t_l, a_l), Needs(need_input, need_params, need_bias)
     check_lengths(x, params if bias is None else (*params, bias), dim)
     check_gradient(grad, x)
-    needs = (need_input, need_params, bias, need_bias)
-    return _no_none(x, *execution.backward(grad, x, params, dim, *needs))
+    return _no_none(x, *execution.backward(grad, x, params, dim, needs, bias))
 
 
 def _no_none(x: Tensor, grad_x: Tensor | None, rows: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -86,30 +75,17 @@ def _(grad, x, t_r, a_r, t_l, a_l, dim, need_input, need_params, bias=None, need
 
 
 def _fake_gradients(x: Tensor, channels: int, need_input: bool, rows: int):
-    dtype = reference.compute_dtype(x)
-    return (
-        torch.empty_like(x) if need_input else x.new_empty(0),
-        x.new_empty((rows, channels), dtype=dtype) if rows else x.new_empty(0),
-    )
+    sums = x.new_empty((rows, channels), dtype=reference.compute_dtype(x)) if rows else None
+    return _no_none(x, torch.empty_like(x) if need_input else None, sums)
 
 
-@_operator
+@_operator(
+    f"(Tensor grad, Tensor? second_grad, Tensor? x, {_PARAMETERS}, bool need_params, Tensor? z, "
+    "Tensor? mean, Tensor? scale, Tensor? shift, Tensor? residual) -> (Tensor, Tensor, Tensor)"
+)
 def srelu_backward_fused(
-    grad: Tensor,
-    second_grad: Tensor | None,
-    x: Tensor | None,
-    t_r: Tensor,
-    a_r: Tensor,
-    t_l: Tensor,
-    a_l: Tensor,
-    dim: int,
-    need_params: bool,
-    z: Tensor | None,
-    mean: Tensor | None,
-    scale: Tensor | None,
-    shift: Tensor | None,
-    residual: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor]:
+    grad, second_grad, x, t_r, a_r, t_l, a_l, dim, need_params, z, mean, scale, shift, residual
+):
     """`srelu_backward` fused with its neighbours in a compiled network (`inductor_patterns`).
 
     The gradient is ``grad + second_grad``. ``z`` and what follows are a `BatchNormInput`; with
@@ -124,15 +100,13 @@ def srelu_backward_fused(
         if tensor is not None:
             check_gradient(tensor, given)
     if z is None or mean is None:
-        grads = execution.backward(
-            grad, given, params, dim, True, need_params, second_grad=second_grad
-        )
+        needs = Needs(True, need_params)
+        grads = execution.backward(grad, given, params, dim, needs, None, second_grad)
         return *_no_none(given, *grads), given.new_empty(0)
     norm = BatchNormInput(z, mean, scale, shift, residual)
     norm.check_lengths(dim)
-    grad_x, rows, sums = execution.backward_with_batch_norm(
-        grad, second_grad, x, params, dim, need_params, norm
-    )
+    arguments = (grad, second_grad, x, params, dim, need_params, norm)
+    grad_x, rows, sums = execution.backward_with_batch_norm(*arguments)
     return *_no_none(given, grad_x, rows), sums
 
 
@@ -148,14 +122,14 @@ def _(grad, second_grad, x, t_r, a_r, t_l, a_l, dim, need_params, z, mean, scale
 # ---- autograd ----
 
 
-def backward(grad, x, params, dim, *needs):
+def backward(grad, x, params, dim, needs, bias):
     """`execution.backward` as an operator, which can be traced and differentiated."""
-    return srelu_backward(grad, x, *params, dim, *needs)
+    return srelu_backward(grad, x, *params, dim, needs.input, needs.params, bias, needs.bias)
 
 
 def _save(ctx, inputs, output):
-    *tensors, ctx.dim, ctx.frozen, bias = inputs
-    ctx.save_for_backward(*tensors, *(() if bias is None else (bias,)))
+    ctx.save_for_backward(*(i for i in inputs if isinstance(i, Tensor)))
+    ctx.options = [i for i in inputs if i is not None and not isinstance(i, Tensor)]
 
 
 def _differentiate(ctx, grad):
@@ -163,44 +137,33 @@ def _differentiate(ctx, grad):
 
     needs = ctx.needs_input_grad
     needs = (*needs[:5], *needs[7:])  # of saved tensors, which dim and frozen are not
-    grads = gradients(backward, grad, ctx.saved_tensors, needs, ctx.dim, ctx.frozen)
+    grads = gradients(backward, grad, ctx.saved_tensors, needs, *ctx.options)
     return (*grads[:5], None, None, *grads[5:])
-
-
-def _save_backward(ctx, inputs, output):
-    *tensors, ctx.dim, ctx.need_input, ctx.need_params, bias, ctx.need_bias = inputs
-    ctx.save_for_backward(*tensors, *(() if bias is None else (bias,)))
 
 
 def _differentiate_backward(ctx, u_x, u_rows):
     grad, x, t_r, a_r, t_l, a_l, *bias = ctx.saved_tensors
+    dim, need_input, need_params, need_bias = ctx.options
     dtype = reference.compute_dtype(x)
-    biased = execution.add_bias(x, bias[0], ctx.dim) if bias else x
-    u_x = torch.zeros_like(x) if u_x is None or not ctx.need_input else u_x
+    biased = execution.add_bias(x, bias[0], dim) if bias else x
+    u_x = torch.zeros_like(x) if u_x is None or not need_input else u_x
     u_params = x.new_zeros((4, t_r.shape[0]), dtype=dtype)
-    if u_rows is not None and ctx.need_params:
+    if u_rows is not None and need_params:
         u_params = u_rows[:4]
-    if u_rows is not None and ctx.need_bias:  # its gradient is a sum of the input's
-        u_x = u_x + reference.broadcast(biased.to(dtype), ctx.dim, u_rows[-1])[0].to(u_x.dtype)
-    grads = reference.srelu_double_backward(
-        (u_x, *u_params.unbind()),  # type: ignore[arg-type]
-        *(grad, biased, t_r, a_r, t_l, a_l, ctx.dim),
-    )
+    if u_rows is not None and need_bias:  # its gradient is a sum of the input's
+        u_x = u_x + reference.broadcast(biased.to(dtype), dim, u_rows[-1])[0].to(u_x.dtype)
+    cotangents = (u_x, *u_params.unbind())
+    grads = reference.srelu_double_backward(cotangents, grad, biased, (t_r, a_r, t_l, a_l), dim)
     of_bias = None
     if bias:
-        of_bias = reference.over_channels(grads[1].to(dtype), ctx.dim).to(bias[0].dtype)
+        of_bias = reference.over_channels(grads[1].to(dtype), dim).to(bias[0].dtype)
     return (*grads, None, None, None, of_bias, None)
 
 
-torch.library.register_autograd(
-    "torch_srelu::srelu", _differentiate, setup_context=_save, lib=_library
-)
-torch.library.register_autograd(
-    "torch_srelu::srelu_backward",
-    _differentiate_backward,
-    setup_context=_save_backward,
-    lib=_library,
-)
+for _name, _formula in {"srelu": _differentiate, "srelu_backward": _differentiate_backward}.items():
+    torch.library.register_autograd(
+        f"torch_srelu::{_name}", _formula, setup_context=_save, lib=_library
+    )
 
 
 # ---- batching: a batch of units is one unit with more channels ----
@@ -243,11 +206,10 @@ def _batched(info, in_dims, x, t_r, a_r, t_l, a_l, dim, frozen, bias=None):
     return _unfold(srelu(x, *(p.flatten() for p in params), dim, frozen), dim, channels), 0
 
 
-def _batched_backward(
-    info, in_dims, grad, x, t_r, a_r, t_l, a_l, dim, need_input, need_params,
-    bias=None, need_bias=False,
-):  # fmt: skip
-    grad, x, *params = _batch_first(info, in_dims[:6], (grad, x, t_r, a_r, t_l, a_l))
+def _batched_backward(info, in_dims, *arguments):
+    grad, x, *params = _batch_first(info, in_dims[:6], arguments[:6])
+    options: Any = (*arguments[6:], None, False)  # with the defaults of the last two
+    dim, need_input, need_params, bias, need_bias = options[:5]
     x = _add_biases(info, in_dims[9:10], x, bias, dim)
     batch, channels = params[0].shape
     (grad, _), (x, folded) = _fold(grad, dim, channels), _fold(x, dim, channels)

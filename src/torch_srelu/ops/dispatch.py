@@ -26,7 +26,8 @@ def srelu(x: Tensor, params: Parameters, dim: int, bias: Tensor | None, frozen: 
         check(x, params, dim, bias)
         if bias is not None and bias.shape != params.t_r.shape:  # parameters shared by channels
             return srelu(execution.add_bias(x, bias, dim), params, dim, None, frozen)
-        if seen_by is None and not _has_kernels(x, params, bias):
+        tensors = (x, *params) if bias is None else (x, *params, bias)
+        if seen_by is None and not ((x.is_cuda or x.is_cpu) and is_ordinary(*tensors)):
             seen_by = "custom operator"
         if seen_by == "custom operator":
             return custom_ops.srelu(x, *params, dim, frozen, bias)
@@ -35,11 +36,6 @@ def srelu(x: Tensor, params: Parameters, dim: int, bias: Tensor | None, frozen: 
             return reference.srelu(execution.add_bias(x, bias, dim), *params, dim)
         call = call_cache.add(x, params, dim, bias)
     return autograd.srelu(x, params, dim, bias, frozen, call)
-
-
-def _has_kernels(x: Tensor, params: Parameters, bias: Tensor | None) -> bool:
-    tensors = (x, *params) if bias is None else (x, *params, bias)
-    return (x.is_cuda or x.is_cpu) and is_ordinary(*tensors)
 
 
 def _frozen(parameter: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from .. import _torch_compat
 from . import backends, layout, reference
-from .arguments import Parameters
+from .arguments import Needs, Parameters
 from .fused_batch_norm import BatchNormInput
 
 
@@ -18,46 +19,34 @@ def forward(x: Tensor, params: Parameters, dim: int, bias: Tensor | None = None)
     kernels = backends.select(x)
     if kernels is None or x.numel() == 0:
         return _strided_as(x, reference.srelu(add_bias(x, bias, dim), *params, dim))
-    if bias is not None and not kernels.ADDS_BIAS:
+    if bias is not None and not kernels.FUSES:
         return _strided_as(x, forward(add_bias(x, bias, dim), params, dim))
     x, view = _dense(x, params, dim)
     return kernels.forward(x, _resolved(params), view, bias if bias is None else bias.resolve_neg())
 
 
 def backward(
-    grad: Tensor,
-    x: Tensor,
-    params: Parameters,
-    dim: int,
-    need_input: bool,
-    need_params: bool,
-    bias: Tensor | None = None,
-    need_bias: bool = False,
-    second_grad: Tensor | None = None,
+    grad: Tensor, x: Tensor, params: Parameters, dim: int, needs: Needs, bias=None, second_grad=None
 ) -> tuple[Tensor | None, Tensor | None]:
     """The gradient of ``x``, and rows with those of the parameters and the bias.
 
     Rows are (4 or 5 or 1, C), as far as they are needed, in the dtype of the arithmetic. What is
     not needed is None. ``second_grad`` is added to ``grad``.
     """
-    kernels = backends.select(x)
-    if kernels is None or x.numel() == 0:
-        kernels = None
-    if second_grad is not None and (kernels is None or not kernels.FUSES_BACKWARD):
+    kernels = backends.select(x) if x.numel() else None
+    fuses = kernels is not None and kernels.FUSES
+    if second_grad is not None and not fuses:
         grad, second_grad = grad + second_grad, None
-    needs = (need_input, need_params)
-    if kernels is None:
-        grad_x, rows = plain_backward(grad, x, params, dim, *needs, bias, need_bias)
-        return grad_x if grad_x is None else _strided_as(x, grad_x), rows
-    if bias is not None and not kernels.ADDS_BIAS:
-        grad_x, rows = _with_bias(backward, grad, x, params, dim, *needs, bias, need_bias)
+    if kernels is None or (bias is not None and not fuses):
+        unbiased = _reference if kernels is None else backward
+        grad_x, rows = _with_bias(unbiased, grad, x, params, dim, needs, bias)
         return grad_x if grad_x is None else _strided_as(x, grad_x), rows
     x, view = _dense(x, params, dim)
-    tensors = layout.like(grad, x), x, _resolved(params), view, *needs
+    tensors = layout.like(grad, x), x, _resolved(params), view, needs
     if second_grad is not None:
         assert bias is None, "there is no kernel for both"
         return kernels.backward(*tensors, second_grad=layout.like(second_grad, x))
-    return kernels.backward(*tensors, bias if bias is None else bias.resolve_neg(), need_bias)
+    return kernels.backward(*tensors, bias if bias is None else bias.resolve_neg())
 
 
 def backward_with_batch_norm(
@@ -75,7 +64,7 @@ def backward_with_batch_norm(
     """
     given = norm.z if x is None else x
     kernels = backends.select(given)
-    if kernels is not None and kernels.FUSES_BACKWARD and given.numel():
+    if kernels is not None and kernels.FUSES and given.numel():
         dense, view = _dense(given, params, dim)
         if kernels.fuses_batch_norm(view):
             other = norm.residual if x is None else norm.z
@@ -83,46 +72,37 @@ def backward_with_batch_norm(
                 t if t is None else layout.like(t, dense) for t in (second_grad, other)
             )
             per_channel = (n if n is None else n.contiguous() for n in norm[1:4])
-            return kernels.backward_with_batch_norm(
-                layout.like(grad, dense),
-                second_grad,
-                dense,
-                _resolved(params),
-                view,
-                need_params,
-                (other, *per_channel),
-            )
+            tensors = layout.like(grad, dense), second_grad, dense, _resolved(params), view
+            norm_tensors = (other, *per_channel)
+            return kernels.backward_with_batch_norm(*tensors, need_params, norm_tensors)
     x = norm.output(dim) if x is None else x
-    grad_x, rows = backward(grad, x, params, dim, True, need_params, second_grad=second_grad)
+    grad_x, rows = backward(grad, x, params, dim, Needs(True, need_params), None, second_grad)
     assert grad_x is not None
     return grad_x, rows, norm.sums(grad_x, dim)
 
 
-def plain_backward(
-    grad, x, params, dim, need_input, need_params, bias=None, need_bias=False
-) -> tuple[Tensor | None, Tensor | None]:
-    """`backward` by torch's own operators."""
-    return _with_bias(_reference, grad, x, params, dim, need_input, need_params, bias, need_bias)
-
-
 def _reference(
-    grad: Tensor, x: Tensor, params: Parameters, dim: int, need_input: bool, need_params: bool
+    grad: Tensor, x: Tensor, params: Parameters, dim: int, needs: Needs
 ) -> tuple[Tensor, Tensor | None]:
     grad_x, *grads = reference.srelu_backward(grad, x, *params, dim)
     rows = torch.stack([g.to(reference.compute_dtype(x)) for g in grads])
-    return grad_x, rows if need_params else None
+    return grad_x, rows if needs.params else None
 
 
 def _with_bias(
-    unbiased: Callable, grad, x, params, dim, need_input, need_params, bias, need_bias
+    unbiased: Callable, grad, x, params, dim, needs: Needs, bias
 ) -> tuple[Tensor | None, Tensor | None]:
     """The gradients by ``unbiased``; that of the bias is a sum of the input's."""
     x = add_bias(x, bias, dim)
-    grad_x, rows = unbiased(grad, x, params, dim, need_input or need_bias, need_params)
-    if need_bias:
+    unbiased_needs = Needs(needs.input or needs.bias, needs.params)
+    grad_x, rows = unbiased(grad, x, params, dim, unbiased_needs)
+    if needs.bias:
         row = reference.over_channels(grad_x.to(reference.compute_dtype(x)), dim)[None]
-        rows = torch.cat([rows, row]) if need_params else row
-    return grad_x if need_input else None, rows
+        rows = torch.cat([rows, row]) if needs.params else row
+    return grad_x if needs.input else None, rows
+
+
+plain_backward = functools.partial(_with_bias, _reference)  # `backward` by torch's own operators
 
 
 def add_bias(x: Tensor, bias: Tensor | None, dim: int) -> Tensor:

@@ -97,13 +97,10 @@ class RunningStatistics:
 
             triton_key_statistics.update(self, x, view)
             return
-        native = _native_function() if backends.select(x) is cpu else None
+        native = backends.select(x) is cpu and _native_function() is not None
+        compute = _native_statistics if native else _torch_statistics
         x = channel_view(x, view).to(compute_dtype(x))
-        if native is not None:
-            found = _native_statistics(native, x, self.interval, self.target)
-        else:
-            found = _torch_statistics(x, self.interval, self.target)
-        checksum, below, smallest, largest = found
+        checksum, below, smallest, largest = compute(x, self.interval, self.target)
         self.checksum += checksum
         self.below += below
         torch.minimum(self.smallest, smallest, out=self.smallest)
@@ -137,11 +134,10 @@ def _native_function() -> Callable[..., None] | None:
 
 
 def _native_statistics(
-    native: Callable[..., None],
-    x: Tensor,
-    interval: KeyInterval,
-    target: KeyHistogram | CollectedKeys,
+    x: Tensor, interval: KeyInterval, target: KeyHistogram | CollectedKeys
 ) -> Iterable[Tensor]:
+    native = _native_function()
+    assert native is not None
     outer, channels, inner = x.shape
     per_channel = 1
     if inner < _SHORT_RUN:
@@ -151,12 +147,11 @@ def _native_statistics(
     limits = torch.iinfo(dtype)
     bounds = [b.to(dtype).repeat_interleave(per_channel) for b in (interval.lo, interval.hi)]
     # Of each thread.
+    values = {"checksum": 0, "below": 0, "smallest": limits.max, "largest": limits.min}
     results = [
-        torch.full((threads, columns), value, dtype=result_dtype)
-        for value, result_dtype in (
-            (0, dtype), (0, torch.int64), (limits.max, dtype), (limits.min, dtype),
-        )
-    ]  # fmt: skip
+        torch.full((threads, columns), value, dtype=torch.int64 if name == "below" else dtype)
+        for name, value in values.items()
+    ]
     bins = (interval.gap, interval.shift, interval.first)
     native(
         x.dtype == torch.float64,

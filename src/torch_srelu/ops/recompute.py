@@ -26,22 +26,12 @@ from . import call_cache, execution
 from .arguments import Parameters
 
 
-def push_hooks() -> None:
-    """Enters `_pack` and `_unpack` as hooks for saved tensors, as saved_tensors_hooks does."""
-    _torch_compat.push_saved_tensors_hooks(_pack, _unpack)
-
-
-def pop_hooks() -> None:
-    """Leaves the hooks that were entered last."""
-    _torch_compat.pop_saved_tensors_hooks()
-
-
 def is_active() -> bool:
     """Whether the innermost hooks of this thread are ours."""
     if torch.compiler.is_compiling():  # which could not trace the question
         return False
-    hooks = _torch_compat.top_saved_tensors_hooks()
-    return hooks is not None and hooks[0] is _pack
+    hooks = _torch_compat.top_saved_tensors_hooks(True)
+    return hooks is not None and hooks[0] is pack
 
 
 def recorded(
@@ -52,13 +42,13 @@ def recorded(
     bias: Tensor | None,
     *rest: object,
 ) -> Tensor:
-    """``apply(x, *params, bias, dim, *rest)``, with its output recorded for `_pack`.
+    """``apply(x, *params, bias, dim, *rest)``, with its output recorded for `pack`.
 
     To be called where hooks are active (`is_active`).
     """
     _thread.saving_input, _thread.input = True, None
     try:
-        with torch.autograd.graph.saved_tensors_hooks(_pack, _unpack):
+        with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
             y = apply(x, *params, bias, dim, *rest)
         saved = _thread.input
     finally:
@@ -73,13 +63,13 @@ class _ThreadState(threading.local):
     """Like torch's hooks, which belong to threads as well."""
 
     saving_input = False  # whether a unit saves its tensors now, the input first
-    input: SavedInput | RecomputedOutput | None = None  # what was saved of it
+    input: _SavedInput | None = None  # what was saved of it
 
 
 _thread = _ThreadState()
 
 
-def _pack(tensor: Tensor) -> _Packed:
+def pack(tensor: Tensor) -> _Packed:
     """What autograd saves instead of ``tensor``."""
     if _thread.saving_input:
         _thread.saving_input = False
@@ -93,18 +83,17 @@ def _pack(tensor: Tensor) -> _Packed:
     return _recomputed(tensor) or (tensor.detach(), tensor._version)
 
 
-def _unpack(packed: _Packed) -> Tensor:
-    if not isinstance(packed, tuple):
-        return packed.tensor()
-    tensor, version = packed
-    if tensor._version != version:
-        raise _modified(tensor, version)
-    return tensor
+def unpack(packed: _Packed) -> Tensor:
+    """The tensor that was saved."""
+    return _unmodified(*packed) if isinstance(packed, tuple) else packed.tensor()
 
 
-def _modified(tensor: Tensor, version: int) -> RuntimeError:
+def _unmodified(tensor: Tensor, version: int) -> Tensor:
+    """``tensor`` itself; raises RuntimeError if it has another version."""
+    if tensor._version == version:
+        return tensor
     kind = str(tensor.dtype).removeprefix("torch.")
-    return RuntimeError(
+    raise RuntimeError(
         f"a {kind} tensor of shape {tuple(tensor.shape)} was modified in place before the backward "
         f"pass could use it: it is at version {tensor._version}, and was at version {version} in "
         "the forward pass. Modify a copy of it, or call backward first"
@@ -131,9 +120,7 @@ class SavedInput:
         self._tensor, self._version = tensor, version
 
     def tensor(self) -> Tensor:
-        if self._tensor._version != self._version:
-            raise _modified(self._tensor, self._version)
-        return self._tensor
+        return _unmodified(self._tensor, self._version)
 
 
 class SavedParameters:
@@ -146,13 +133,12 @@ class SavedParameters:
     __slots__ = ("_tensors", "_versions")
 
     def __init__(self, tensors: tuple[Tensor, ...]) -> None:
-        if False in [t.requires_grad for t in tensors] or _distributed():
-            with torch.no_grad():
-                kept = [t.clone() for t in tensors]
-        else:
-            # Not themselves: they may be given other values (``p.data = ...``), and what hangs on
-            # them must not live as long as the memory of an output.
-            kept = [t.detach() for t in tensors]
+        # Not themselves: they may be given other values (``p.data = ...``), and what hangs on
+        # them must not live as long as the memory of an output.
+        kept = [t.detach() for t in tensors]
+        sharded = _DISTRIBUTED and torch.distributed.is_initialized()
+        if sharded or False in [t.requires_grad for t in tensors]:
+            kept = [t.clone() for t in kept]
         self._tensors, self._versions = kept, [t._version for t in kept]
 
     def unchanged(self) -> bool:
@@ -160,17 +146,10 @@ class SavedParameters:
 
     def tensors(self) -> list[Tensor]:
         """The four parameters, and the bias if there is one."""
-        if not self.unchanged():
-            pairs = zip(self._tensors, self._versions, strict=True)
-            raise next(_modified(t, version) for t, version in pairs if t._version != version)
-        return self._tensors
+        return list(map(_unmodified, self._tensors, self._versions))
 
 
-_AVAILABLE = torch.distributed.is_available()  # which a torch is, or is not
-
-
-def _distributed() -> bool:
-    return _AVAILABLE and torch.distributed.is_initialized()
+_DISTRIBUTED = torch.distributed.is_available()  # which a torch is, or is not
 
 
 class RecomputedOutput:
@@ -178,19 +157,13 @@ class RecomputedOutput:
 
     __slots__ = ("__weakref__", "_dim", "_dtype", "_params", "_place", "_x")
 
-    def __init__(
-        self, tensor: Tensor, x: SavedInput | RecomputedOutput, params: SavedParameters, dim: int
-    ) -> None:
+    def __init__(self, tensor: Tensor, x: _SavedInput, params: SavedParameters, dim: int) -> None:
         self._x, self._params, self._dim = x, params, dim
         self._place = tensor.storage_offset(), tensor.size(), tensor.stride()
         self._dtype = tensor.dtype
 
     def tensor(self) -> Tensor:
-        if torch.is_grad_enabled():
-            with torch.no_grad():
-                y = self._output()
-        else:
-            y = self._output()
+        y = self._output()
         if (0, y.size(), y.stride()) == self._place and y.dtype == self._dtype:
             return y
         empty = torch.empty(0, dtype=self._dtype, device=y.device)
@@ -207,7 +180,8 @@ class RecomputedOutput:
         return execution.forward(x, params, dim, bias)
 
 
-_Packed = SavedInput | RecomputedOutput | tuple[Tensor, int]  # a tensor at a version
+_SavedInput = SavedInput | RecomputedOutput
+_Packed = _SavedInput | tuple[Tensor, int]  # a tensor at a version
 
 
 class OutputRecord:
@@ -216,11 +190,7 @@ class OutputRecord:
     __slots__ = ("_dim", "_params", "_version", "_x")
 
     def __init__(
-        self,
-        y: Tensor,
-        x: SavedInput | RecomputedOutput,
-        per_channel: tuple[Tensor, ...],
-        dim: int,
+        self, y: Tensor, x: _SavedInput, per_channel: tuple[Tensor, ...], dim: int
     ) -> None:
         self._version, self._x = y._version, weakref.ref(x)
         self._params, self._dim = SavedParameters(per_channel), dim

@@ -20,6 +20,8 @@ Arithmetic is in float64 for float64 input and in float32 for everything else.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 import torch
@@ -55,7 +57,7 @@ def srelu(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: in
 
 def srelu_backward(
     grad: Tensor, x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor, dim: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, ...]:
     """Gradients for (x, t_r, a_r, t_l, a_l): Eq. 9 and 10 of the paper, ties included.
 
     dh/dx = slope, dh/dt = [in tail] (1 - a), dh/da = [in tail] (x - t), summed over the channel.
@@ -70,26 +72,17 @@ def srelu_backward(
         torch.where(left, g, 0.0) * (1 - ba_l),
         torch.where(left, g * (v - bt_l), 0.0),
     )
-    sums = (_reduce(e, dim, p) for e, p in zip(per_element, params, strict=True))
-    return ((g * slope).to(x.dtype), *sums)  # type: ignore[return-value]  # pyright cannot count a generator
+    return ((g * slope).to(x.dtype), *map(_reduce, per_element, params, repeat(dim)))
 
 
 def srelu_double_backward(
-    cotangents: tuple[Tensor, Tensor, Tensor, Tensor, Tensor],
-    grad: Tensor,
-    x: Tensor,
-    t_r: Tensor,
-    a_r: Tensor,
-    t_l: Tensor,
-    a_l: Tensor,
-    dim: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    cotangents: Sequence[Tensor], grad: Tensor, x: Tensor, params: Sequence[Tensor], dim: int
+) -> tuple[Tensor, ...]:
     """Gradients of `srelu_backward` for (grad, x, t_r, a_r, t_l, a_l).
 
     ``cotangents`` belong to its five outputs. h is linear in x, and in each parameter with the
     others held, so only the mixed terms x-a and t-a survive.
     """
-    params = (t_r, a_r, t_l, a_l)
     dtype = compute_dtype(x)
     g, v, u_x = grad.to(dtype), x.to(dtype), cotangents[0].to(dtype)
     bt_r, ba_r, bt_l, ba_l = broadcast(v, dim, *params)
@@ -107,8 +100,8 @@ def srelu_double_backward(
         torch.where(left, -g * u_al, 0.0),
         torch.where(left, g * (u_x - u_tl), 0.0),
     )
-    sums = (_reduce(e, dim, p) for e, p in zip(per_element, params, strict=True))
-    return (d_grad.to(grad.dtype), d_x.to(x.dtype), *sums)  # type: ignore[return-value]
+    sums = map(_reduce, per_element, params, repeat(dim))
+    return (d_grad.to(grad.dtype), d_x.to(x.dtype), *sums)
 
 
 def regions(x: Tensor, t_r: Tensor, a_r: Tensor, t_l: Tensor, a_l: Tensor) -> Regions:
@@ -130,7 +123,7 @@ def broadcast(x: Tensor, dim: int, *params: Tensor) -> tuple[Tensor, ...]:
     return tuple(p.to(x.dtype).reshape(shape) for p in params)
 
 
-def _reduce(per_element: Tensor, dim: int, param: Tensor) -> Tensor:
+def _reduce(per_element: Tensor, param: Tensor, dim: int) -> Tensor:
     """The sum over everything but the channel, in the parameter's shape and dtype."""
     if param.shape[0] == 1:
         return per_element.sum().reshape(1).to(param.dtype)

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 import torch_srelu
 from checks import Problem, lay_out, using
 from torch_srelu.ops import execution
-from torch_srelu.ops.arguments import Parameters
+from torch_srelu.ops.arguments import Needs, Parameters
 from torch_srelu.ops.cpu import cpu_backend as cpu
 
 SOURCE = Path(torch_srelu.__file__).parent
@@ -94,9 +94,9 @@ def test_gradients_do_not_depend_on_which_are_needed(isa: str, dtype: torch.dtyp
     x, grad = torch.randn(2, *shape).to(dtype)
     arguments = (grad, x, Parameters(*torch.randn(4, shape[1])), 1)
     with using(f"cpu-{isa}"):
-        grad_x, grads = execution.backward(*arguments, True, True)
-        only_x, no_grads = execution.backward(*arguments, True, False)
-        no_x, only_grads = execution.backward(*arguments, False, True)
+        grad_x, grads = execution.backward(*arguments, Needs(True, True))
+        only_x, no_grads = execution.backward(*arguments, Needs(True, False))
+        no_x, only_grads = execution.backward(*arguments, Needs(False, True))
     assert no_x is None
     assert no_grads is None
     assert grad_x is not None
@@ -116,12 +116,12 @@ def test_large_results_are_those_of_their_parts(dim: int) -> None:
     params = torch.randn(4, 16)
     assert x.nbytes > 24 * 2**20
     y = execution.forward(x, Parameters(*params), dim)
-    grad_x, _ = execution.backward(grad, x, Parameters(*params), dim, True, True)
+    grad_x, _ = execution.backward(grad, x, Parameters(*params), dim, Needs(True, True))
     assert grad_x is not None
     parts = zip(x.chunk(2), grad.chunk(2), y.chunk(2), grad_x.chunk(2), strict=True)
     for part, part_grad, part_y, part_grad_x in parts:
         assert torch.equal(part_y, execution.forward(part, Parameters(*params), dim))
-        small, _ = execution.backward(part_grad, part, Parameters(*params), dim, True, True)
+        small, _ = execution.backward(part_grad, part, Parameters(*params), dim, Needs(True, True))
         assert small is not None
         assert torch.equal(part_grad_x, small)
 
@@ -142,7 +142,9 @@ class ActivatedInWorker(Dataset):
     def __getitem__(self, index: int) -> list[torch.Tensor]:
         torch.set_num_threads(2)
         y = execution.forward(self.x, Parameters(*self.params), 1)
-        grads = execution.backward(self.grad, self.x, Parameters(*self.params), 1, True, True)
+        grads = execution.backward(
+            self.grad, self.x, Parameters(*self.params), 1, Needs(True, True)
+        )
         return [y, *(g for g in grads if g is not None)]
 
 

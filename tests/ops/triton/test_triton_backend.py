@@ -7,6 +7,7 @@ import torch
 
 from checks import DEVICE, Problem, assert_three_way
 from torch_srelu.ops import layout
+from torch_srelu.ops.arguments import Needs
 from torch_srelu.ops.triton import triton_backend as triton
 from torch_srelu.ops.triton import triton_tiling
 from torch_srelu.ops.triton.triton_tiling import backward_tiling, forward_tiling, is_runs
@@ -155,9 +156,13 @@ def test_rows_with_a_bias_and_a_second_gradient() -> None:
     bias = torch.randint(-64, 64, (5,), device=DEVICE) / 16
     view = layout.view(x, 5, 1)
     assert view is not None
-    grad_x, rows = triton.backward(grad, x, params, view, True, True, bias, True, second_grad)
+    grad_x, rows = triton.backward(
+        grad, x, params, view, Needs(True, True, True), bias, second_grad
+    )
     shifted = x + bias[:, None, None]
-    expected_x, expected = triton.backward(grad + second_grad, shifted, params, view, True, True)
+    expected_x, expected = triton.backward(
+        grad + second_grad, shifted, params, view, Needs(True, True)
+    )
     assert torch.equal(grad_x, expected_x)
     assert torch.equal(rows[:4], expected)
     torch.testing.assert_close(rows[4], grad_x.double().sum((0, 2, 3)).float())
@@ -171,8 +176,8 @@ def test_computes_what_is_needed(shape, needed) -> None:
     params = [torch.randn(5, device=DEVICE) for _ in range(4)]
     view = layout.view(x, 5, 1)
     assert view is not None
-    grad_x, grads = triton.backward(grad, x, params, view, *needed)
-    full_x, full = triton.backward(grad, x, params, view, True, True)
+    grad_x, grads = triton.backward(grad, x, params, view, Needs(*needed))
+    full_x, full = triton.backward(grad, x, params, view, Needs(True, True))
     assert (grad_x is not None) is needed[0]
     assert (grads is not None) is needed[1]
     assert full_x is not None

@@ -80,9 +80,7 @@ PROVIDERS: dict[str, Callable[[Tensor], Provider]] = {
     "leaky_relu": lambda x: (partial(F.leaky_relu, negative_slope=0.2), []),
     "prelu": _prelu,
     "gelu": lambda x: (F.gelu, []),
-    "srelu reference": partial(_srelu, form="reference"),
-    "srelu compiled": partial(_srelu, form="compiled"),
-    "srelu fused": partial(_srelu, form="fused"),
+    **{f"srelu {f}": partial(_srelu, form=f) for f in ("reference", "compiled", "fused")},
 }
 
 

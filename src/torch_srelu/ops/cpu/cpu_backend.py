@@ -10,14 +10,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..arguments import Parameters
+from ..arguments import Needs, Parameters
 from ..call_cache import PreparedCall
 from ..layout import ChannelView
 from ..reference import compute_dtype
 
 ISAS = ("portable", "avx2", "avx512")
-ADDS_BIAS = False  # whether its kernels compute SReLU of x + bias
-FUSES_BACKWARD = False  # whether they add a second gradient and compute a `BatchNormInput`'s sums
+# Whether its kernels add a bias and a second gradient, and compute a `BatchNormInput`'s sums.
+FUSES = False
 DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}  # indices of the C tables
 
 ABI = 3  # version of the C functions, as in srelu.c
@@ -78,7 +78,7 @@ def isa() -> str:
 
 
 def forward(x: Tensor, params: Parameters, view: ChannelView, bias: Tensor | None = None) -> Tensor:
-    """SReLU of the dense tensor ``x``; ``bias`` is None, as ADDS_BIAS says."""
+    """SReLU of the dense tensor ``x``; ``bias`` is None, as FUSES says."""
     y = torch.empty_like(x)
     # `native` must live until the call returns: C gets only its addresses.
     native = _in_dtype(params, compute_dtype(x))
@@ -87,53 +87,28 @@ def forward(x: Tensor, params: Parameters, view: ChannelView, bias: Tensor | Non
 
 
 def backward(
-    grad: Tensor,
-    x: Tensor,
-    params: Parameters,
-    view: ChannelView,
-    need_input: bool,
-    need_params: bool,
-    bias: Tensor | None = None,
-    need_bias: bool = False,
+    grad: Tensor, x: Tensor, params: Parameters, view: ChannelView, needs: Needs, bias: None = None
 ) -> tuple[Tensor | None, Tensor | None]:
     """Gradients of the dense ``x`` (``grad`` has its layout) and, as (4, C), of the parameters."""
     native = _in_dtype(params, compute_dtype(x))
-    grad_x = torch.empty_like(x) if need_input else None
-    grads = x.new_empty((4, view.channels), dtype=compute_dtype(x)) if need_params else None
-    _call(
-        "srelu_backward",
-        x,
-        grad.data_ptr(),
-        x.data_ptr(),
-        None if grad_x is None else grad_x.data_ptr(),
-        _addresses(native),
-        None if grads is None else grads.data_ptr(),
-        *view,
-    )
+    grad_x = torch.empty_like(x) if needs.input else None
+    grads = x.new_empty((4, view.channels), dtype=compute_dtype(x)) if needs.params else None
+    to_x = None if grad_x is None else grad_x.data_ptr()
+    to_params = None if grads is None else grads.data_ptr()
+    addresses = (grad.data_ptr(), x.data_ptr(), to_x, _addresses(native), to_params)
+    _call("srelu_backward", x, *addresses, *view)
     return grad_x, grads
 
 
 class PreparedCpuCall(PreparedCall):
-    """A `PreparedCall` for the native kernels.
-
-    Args:
-        x: A dense tensor of the signature.
-        params: Its parameters, contiguous.
-        view: Of ``x``.
-    """
-
-    def __init__(
-        self, x: Tensor, params: Parameters, view: ChannelView, _bias: Tensor | None
-    ) -> None:
-        super().__init__(x, params)
-        self._view = view
+    """A `PreparedCall` for the native kernels."""
 
     def forward(self, x: Tensor, *per_channel: Tensor | None) -> Tensor:
         return forward(x, Parameters(*per_channel[:4]), self._view)  # type: ignore[arg-type]
 
     def backward(self, grad: Tensor, x: Tensor, *params: Tensor) -> tuple[Tensor, ...]:
         """The gradients of ``x`` and of its four parameters."""
-        grad_x, rows = backward(grad, x, Parameters(*params), self._view, True, True)
+        grad_x, rows = backward(grad, x, Parameters(*params), self._view, Needs(True, True))
         assert grad_x is not None
         assert rows is not None
         return grad_x, *rows.unbind()

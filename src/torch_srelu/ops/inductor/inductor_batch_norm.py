@@ -23,12 +23,7 @@ from ..reference import compute_dtype
 
 aten, convert = torch.ops.aten, torch.ops.prims.convert_element_type.default
 
-_SHAPES = (
-    aten.unsqueeze.default,
-    aten.squeeze.dims,
-    aten.view.default,
-    aten.reshape.default,
-)
+_SHAPES = (aten.unsqueeze.default, aten.squeeze.dims, aten.view.default, aten.reshape.default)
 
 
 class RecomputedInput(NamedTuple):
@@ -85,11 +80,7 @@ def find_batch_norm(call: Node, x: Node, t_r: Node, dim: int) -> BatchNormMatch 
             dots = [user for user in product.users if _is_sum(user)]
             centred = _times_centred(product, g) if dots else None
             # What comes later than the gradient may depend on it.
-            if (
-                centred
-                and max(*centred, call) is call
-                and _same_layout(value(centred[0]), value(x))
-            ):
+            if centred and max(*centred, call) is call and _same_layout(centred[0], x):
                 return BatchNormMatch(*centred, sums, dots, _recomputed_input(x, *centred))
     return None
 
@@ -107,9 +98,10 @@ def _is_columns(x: Tensor) -> bool:
     return view is not None and view.inner == 1 and view.channels > 1
 
 
-def _same_layout(one: Tensor, other: Tensor) -> bool:
+def _same_layout(node: Any, other: Node) -> bool:
     """Whether both have one dtype, shape and stride."""
-    return (one.dtype, one.shape, one.stride()) == (other.dtype, other.shape, other.stride())
+    a, b = value(node), value(other)
+    return (a.dtype, a.shape, a.stride()) == (b.dtype, b.shape, b.stride())
 
 
 def _is_wider(node: Node) -> bool:
@@ -156,7 +148,7 @@ def _recomputed_input(x: Node, z: Node, mean: Node) -> RecomputedInput | None:
         return None
     for normalised, residual in (x.args, x.args[::-1]):
         affine = _affine(normalised, z, mean)
-        if affine is not None and _is_output(residual) and _same_layout(value(residual), value(x)):
+        if affine is not None and _is_output(residual) and _same_layout(residual, x):
             return RecomputedInput(affine, residual)  # type: ignore[arg-type]
     return None
 
@@ -177,9 +169,7 @@ def _affine(x: Any, z: Node, mean: Node) -> tuple[Node, Node, Node] | None:
     rstd, weight, bias = (_per_channel(n, value(z)) for n in (rstd, product.args[1], bias))
     if rstd is None or weight is None or bias is None or _centred(centred) != (z, mean):
         return None
-    if not _is_unmodified(bias):
-        return None
-    return rstd, weight, bias
+    return (rstd, weight, bias) if _is_unmodified(bias) else None
 
 
 def _is_unmodified(bias: Node) -> bool:

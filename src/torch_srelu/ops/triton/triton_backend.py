@@ -15,7 +15,7 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
-from ..arguments import Parameters
+from ..arguments import Needs, Parameters
 from ..call_cache import PreparedCall
 from ..layout import ChannelView
 from ..reference import compute_dtype
@@ -32,17 +32,10 @@ from .triton_tiling import (
     next_power_of_2,
 )
 
-ADDS_BIAS = True  # its kernels compute SReLU of x + bias
-FUSES_BACKWARD = True  # they add two gradients, and compute the sums of a `BatchNormInput`
+FUSES = True  # its kernels add a bias and a second gradient, and compute `BatchNormInput` sums
 
 NO_OUT = (None,) * len(backward_kernels.OUT)
 NO_NORM = (None,) * len(backward_kernels.NORM)
-FORWARD = {
-    "runs": forward_kernels.forward_runs,
-    "spans": forward_kernels.forward_spans,
-    "rows": forward_kernels.forward_rows,
-    "columns": forward_kernels.forward_columns,
-}
 BACKWARD = {  # with `BackwardLaunches.fused` and `BackwardLaunches.out`
     "runs": (backward_kernels.backward_runs, 1, len(NO_OUT)),
     "rows": (backward_kernels.backward_rows, 1, 0),
@@ -60,7 +53,8 @@ def _forward_launch(view: ChannelView, dtype: torch.dtype) -> Launch:
     programs = grid(tiling)
     # Programs beyond the last step need the mask.
     meta["EVEN"] &= math.prod(programs) == tiling.groups * tiling.steps
-    return Launch(FORWARD[tiling.pattern], programs, tiling.sizes, meta)
+    kernel = getattr(forward_kernels, f"forward_{tiling.pattern}")
+    return Launch(kernel, programs, tiling.sizes, meta)
 
 
 class BackwardLaunches(NamedTuple):
@@ -108,13 +102,8 @@ def _backward_launch(
     tiling = backward_tiling(view, dtype, tensors, norm=input_sums == 2)
     planes = 4 * need_params + input_sums
     single_split = tiling.pattern == "runs" and tiling.splits == 1
-    compute = _compute(dtype)
-    meta = {
-        "INPUT": need_input,
-        "PARAMS": need_params,
-        "INPUT_SUMS": input_sums,
-        "COMPUTE": compute,
-    }
+    common = {"PARAMS": need_params, "INPUT_SUMS": input_sums, "COMPUTE": _compute(dtype)}
+    meta = {"INPUT": need_input, **common}
     if tiling.pattern == "runs":
         meta["SINGLE_SPLIT"] = single_split
     kernel, fused, out = BACKWARD[tiling.pattern]
@@ -127,9 +116,8 @@ def _backward_launch(
     # Few channels and many partial sums to a program: all of their loads are in flight at once.
     width = min(8, next_power_of_2(channels))
     block = min(4096, next_power_of_2(splits * tiling.adjacent_sums))
-    meta = {"PARAMS": need_params, "INPUT_SUMS": input_sums, "COMPUTE": compute}
-    meta |= {"PARTS": block, "CHANNELS": width}
-    meta["num_warps"] = 4 if block <= 512 else 8 if block <= 2048 else 16
+    num_warps = 4 if block <= 512 else 8 if block <= 2048 else 16
+    meta = {**common, "PARTS": block, "CHANNELS": width, "num_warps": num_warps}
     programs = (cdiv(channels, width), planes, 1)
     second = Launch(
         backward_kernels.finish, programs, (splits, channels, tiling.adjacent_sums), meta
@@ -150,10 +138,8 @@ def backward(
     x: Tensor,
     params: Parameters,
     view: ChannelView,
-    need_input: bool,
-    need_params: bool,
+    needs: Needs,
     bias: Tensor | None = None,
-    need_bias: bool = False,
     second_grad: Tensor | None = None,
 ) -> tuple[Tensor | None, Tensor | None]:
     """Gradients of the dense ``x`` (``grad`` has its layout), the parameters and the bias.
@@ -163,14 +149,13 @@ def backward(
     """
     params, bias = _contiguous(params, bias)
     tensors = 2 if second_grad is None else 3
-    needs = (need_input, need_params, int(need_bias))
-    launch = _backward_launch(view, x.dtype, *needs, tensors)
+    launch = _backward_launch(view, x.dtype, needs.input, needs.params, int(needs.bias), tensors)
     rows, out = None, NO_OUT
-    if need_params or need_bias:
-        rows = x.new_empty((4 * need_params + need_bias, view.channels), dtype=compute_dtype(x))
-        of_params = rows[:4].unbind() if need_params else NO_OUT[:4]
-        out = (*of_params, rows[-1] if need_bias else None)
-    return launch(_key(x, params, bias), grad, x, params, bias, need_input, out, second_grad), rows
+    if needs.params or needs.bias:
+        rows = x.new_empty((4 * needs.params + needs.bias, view.channels), dtype=compute_dtype(x))
+        of_params = rows[:4].unbind() if needs.params else NO_OUT[:4]
+        out = (*of_params, rows[-1] if needs.bias else None)
+    return launch(_key(x, params, bias), grad, x, params, bias, needs.input, out, second_grad), rows
 
 
 def fuses_batch_norm(view: ChannelView) -> bool:
@@ -208,19 +193,12 @@ def backward_with_batch_norm(
 
 
 class PreparedTritonCall(PreparedCall):
-    """A `PreparedCall` for Triton kernels.
-
-    Args:
-        x: A dense tensor of the signature.
-        params: Its parameters, contiguous.
-        view: Of ``x``.
-        bias: As long as the parameters, contiguous; None if calls of this signature have none.
-    """
+    """A `PreparedCall` for Triton kernels."""
 
     def __init__(
         self, x: Tensor, params: Parameters, view: ChannelView, bias: Tensor | None
     ) -> None:
-        super().__init__(x, params)
+        super().__init__(x, params, view, bias)
         self._key = _key(x, params, bias)
         self._forward = _forward_launch(view, x.dtype)
         self._backward = _backward_launch(view, x.dtype, True, True, int(bias is not None))
