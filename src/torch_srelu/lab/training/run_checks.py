@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ..config.run import Run, as_float
 from ..models.activation_registry import activation
+from ..models.network import NetworkSpec
 from ..models.network_registry import NETWORKS, network_spec
 
 
@@ -16,10 +17,11 @@ def checked(run: Run) -> Run:
     the data set or the other fields.
 
     Example:
+        >>> from torch_srelu.lab.config.recipes import recipe
         >>> checked(recipe("digits", "lrelu", seed=1, options={"slope": 1})).options
         {'slope': 1.0}
     """
-    data, net = known(run.dataset), network_spec(run.net)
+    data, net = dataset(run.dataset), network_spec(run.net)
     act = activation(run.activation)
     act.check(run.options)
     net.supported_activation(run.activation)
