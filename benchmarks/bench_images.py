@@ -17,7 +17,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def measure(what: str, name: str, given: argparse.Namespace) -> Row:
     """The rates of one kind of work."""
     run = SYSTEMS["googlenet" if name == "relu" else f"googlenet+{name}"]("imagenet", 1)
-    with algorithms(run, given.device), closing(opened(run, what != KEPT, given)) as session:
+    with algorithms(run, given.device), ExitStack() as stack:
+        session = opened(run, what != KEPT, given)
+        stack.enter_context(closing(session.batches))
         steps = min(given.steps or session.steps, session.steps) - 1
         rates = [rate(session, what == STREAM, epoch, steps) for epoch in range(given.rounds)]
         workers = getattr(session.source, "workers", 0)

@@ -40,6 +40,7 @@ _PARAMETERS = "Tensor t_r, Tensor a_r, Tensor t_l, Tensor a_l, SymInt dim"
 
 @_operator(f"(Tensor x, {_PARAMETERS}, bool frozen, Tensor? bias=None) -> Tensor")
 def srelu(x, t_r, a_r, t_l, a_l, dim, frozen, bias=None):
+    """SReLU of ``x``, or of ``x + bias``; ``frozen`` is for its gradients."""
     params = Parameters(t_r, a_r, t_l, a_l)
     check_lengths(x, params if bias is None else (*params, bias), dim)
     return execution.forward(x, params, dim, bias)
@@ -58,6 +59,7 @@ def _(x, t_r, a_r, t_l, a_l, dim, frozen, bias=None):
 def srelu_backward(
     grad, x, t_r, a_r, t_l, a_l, dim, need_input, need_params, bias=None, need_bias=False
 ):
+    """The gradient of ``x``, and rows of those of the parameters and the bias; empty if not needed."""
     params, needs = Parameters(t_r, a_r, t_l, a_l), Needs(need_input, need_params, need_bias)
     check_lengths(x, params if bias is None else (*params, bias), dim)
     check_gradient(grad, x)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..config.run import Run, as_float
+from ..data.datasets import dataset
 from ..models.activation_registry import activation
 from ..models.network import NetworkSpec
 from ..models.network_registry import NETWORKS, network_spec
