@@ -59,7 +59,7 @@ def _(x, t_r, a_r, t_l, a_l, dim, frozen, bias=None):
 def srelu_backward(
     grad, x, t_r, a_r, t_l, a_l, dim, need_input, need_params, bias=None, need_bias=False
 ):
-    """The gradient of ``x``, and rows of those of the parameters and the bias; empty if not needed."""
+    """The gradient of ``x``, and rows of those of the parameters and the bias."""
     params, needs = Parameters(t_r, a_r, t_l, a_l), Needs(need_input, need_params, need_bias)
     check_lengths(x, params if bias is None else (*params, bias), dim)
     check_gradient(grad, x)
