@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import os
 import statistics
 import subprocess
@@ -22,12 +23,16 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 import places
 from torch_srelu.lab.records.collect_env import environment
+
+if TYPE_CHECKING:
+    from torch_srelu.ops.layout import ChannelView
+    from torch_srelu.ops.triton.triton_tiling import Tiling
 
 COLUMNS = (
     *("group", "work", "without", "median_ms", "p20_ms", "p80_ms", "ratio", "ratio_p20"),
@@ -79,43 +84,40 @@ GROUPS = {
 # ---- turning paths off, in a process of its own ----
 
 
-def _off_c_launches() -> None:
-    from torch_srelu.ops.triton import triton_launch
+def _replace(module: str, name: str, value: Any) -> None:
+    owner = importlib.import_module(f"torch_srelu.{module}")
+    getattr(owner, name)  # a path that was renamed is an error, not a path that stays on
+    setattr(owner, name, value)
 
-    triton_launch._launch = None
-    triton_launch._driver.cache_clear()
+
+def _off_c_launches() -> None:
+    _replace("ops.triton.triton_launch", "_launch", None)
+    importlib.import_module("torch_srelu.ops.triton.triton_launch")._driver.cache_clear()
 
 
 def _off_signatures() -> None:
-    from torch_srelu import _torch_compat
-
-    _torch_compat._TensorGuards = None
+    _replace("_torch_compat", "_TensorGuards", None)
 
 
 def _off_sums() -> None:
-    from torch_srelu.ops.inductor import inductor_patterns
-
-    inductor_patterns._is_sum_of_two_in_memory = lambda grad: False
+    _replace("ops.inductor.inductor_patterns", "_is_sum_of_two_in_memory", lambda grad: False)
 
 
 def _off_batch_norm() -> None:
-    from torch_srelu.ops.inductor import inductor_patterns
-
-    inductor_patterns.find_batch_norm = lambda *_: None
+    _replace("ops.inductor.inductor_patterns", "find_batch_norm", lambda *_: None)
 
 
 def _off_scan() -> None:
-    from torch_srelu.ops import key_statistics
-
-    key_statistics.backends = SimpleNamespace(kernels=lambda x: None)
+    _replace("ops.key_statistics", "backends", SimpleNamespace(select=lambda x: None))
 
 
 def _off_spans() -> None:
-    from torch_srelu.ops.triton import triton_tiling
+    from torch_srelu.ops.triton.triton_tiling import columns_tiling, forward_columns_block
 
-    triton_tiling.spans_tiling = lambda view, dtype: triton_tiling.columns_tiling(
-        view, triton_tiling.forward_columns_block(dtype)
-    )
+    def columns(view: ChannelView, dtype: torch.dtype) -> Tiling:
+        return columns_tiling(view, forward_columns_block(dtype))
+
+    _replace("ops.triton.triton_tiling", "spans_tiling", columns)
 
 
 OFF: dict[str, Callable[[], None]] = {

@@ -136,7 +136,7 @@ current_stream: Callable[[int], int] = _find("_C._cuda_getCurrentRawStream") or 
 # ---- Inductor ----
 
 
-def register_inductor_pattern(operator: Any, handler: Callable[..., None]) -> str | None:
+def register_compiler_pattern(operator: Any, handler: Callable[..., None]) -> str | None:
     """Has Inductor call ``handler(match, *args)`` for every call of an operator in a training step.
 
     Before the step is divided into forward and backward, which then finds what need not be kept.
@@ -153,7 +153,7 @@ def register_inductor_pattern(operator: Any, handler: Callable[..., None]) -> st
     return None
 
 
-def inductor_is_loaded() -> bool:
+def compiler_is_loaded() -> bool:
     """Whether the patterns can be registered without importing the compiler for it."""
     return "torch._inductor.fx_passes.post_grad" in sys.modules
 

@@ -27,14 +27,14 @@ def register() -> None:
 
     Inductor is not imported for it: other backends of torch.compile do not need it.
     """
-    if _torch_compat.inductor_is_loaded():
+    if _torch_compat.compiler_is_loaded():
         _register()
 
 
 @functools.cache
 def _register() -> None:
     operator = torch.ops.torch_srelu.srelu_backward.default
-    missing = _torch_compat.register_inductor_pattern(operator, _fuse_backward)
+    missing = _torch_compat.register_compiler_pattern(operator, _fuse_backward)
     if missing is not None:
         warnings.warn(
             "torch.compile cannot fuse SReLU with its neighbours, since this torch lacks what "
