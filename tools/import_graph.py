@@ -132,6 +132,9 @@ def cycles(graph: Graph) -> list[list[str]]:
 def main(source: Path = SOURCE) -> int:
     """Prints each package after those that it imports."""
     graph = packages(Modules(source).imports())
+    if not graph:
+        print(f"there are no Python modules in {source}: pass a folder such as src/torch_srelu")
+        return 2
     far = reachable(graph)
     order = sorted(graph, key=lambda package: (len(far[package]), package))
     for package in order:
